@@ -209,7 +209,7 @@ def _claim(context: Context, opened: OpenedJob, request: ClaimRequest) -> Step[_
                 return Busy(state, other)
             state = yield from read_head(context, slot)
             continue
-        if is_superseded(opened, state, request.replaces):
+        if _gives_way(opened, request, state):
             return Superseded(state, request.writes)
         if _changed(opened, request, state):
             return Conflict(state, state.head.last_job)
@@ -243,6 +243,16 @@ def _settle(context: Context, state: HeadState, other: str) -> Step[bool]:
     else:
         yield from release_claim(context, state.slot, other)
     return True
+
+
+def _gives_way(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool:
+    """Tell whether a job leaves a partition as it is: what newer runs have loaded, or was settled
+    against its run. Where it has nothing to write it still takes out what an earlier try of its run
+    left, unless somebody has replaced that since."""
+    if not is_superseded(opened, state, request.replaces):
+        return False
+    has_lost = state.head.ranks.has_lost(opened.spec.idempotency_key)
+    return request.writes or has_lost or _changed(opened, request, state)
 
 
 def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool:

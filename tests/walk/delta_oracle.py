@@ -16,19 +16,11 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
-from walk.change import Change
 from walk.oracle import Effect, Oracle, Row, State, Violation, Write, rows_of
-from walk.ranked import Ranked, RanksOf, ranks_after_write, unsure
+from walk.ranked import RanksOf, ranks_after_write, unsure
 from walk.readers import Seen, expected, short
-from walk.settled import (
-    SettleConflict,
-    Settled,
-    SettledIn,
-    after_entry,
-    check_settled,
-    key_of,
-    lost,
-)
+from walk.runs_oracle import RunsOracle
+from walk.settled import SettleConflict, Settled
 
 from zero_rename.committer.format.layout import UNPARTITIONED
 
@@ -114,21 +106,17 @@ def changed(before: State, after: State) -> set[str]:
 
 
 @dataclass
-class LogOracle(Oracle):
+class LogOracle(RunsOracle):
     """All versions so far: entry ``N`` is commit ``N``, and makes state ``N + 1``.
 
     :param live: the live files' partitions, by path.
     :param gone: when files were removed, by path.
     :param fenced: jobs that may not commit any more.
-    :param ranks: of the partitions in each state.
-    :param settled: conflicts over partitions, as they are settled now.
     """
 
     live: dict[str, str] = field(default_factory=dict)
     gone: dict[str, float] = field(default_factory=dict)
     fenced: set[str] = field(default_factory=set)
-    ranks: list[RanksOf] = field(default_factory=lambda: [{}])
-    settled: SettledIn = field(default_factory=dict)
 
     def touched(self, number: int, replaced: bool = False) -> set[str]:
         found = changed(self.states[number], self.states[number + 1])
@@ -214,38 +202,15 @@ class LogOracle(Oracle):
             if isinstance(effect, SettleConflict):
                 there = {path: it for path, it in entry.files(self.live) if it == effect.partition}
                 effect.lying = self.lying(bodies, there)
-            gives_way = lost(self.settled, key_of(self, job))
-            if isinstance(effect, Ranked):
-                effect.ranks, effect.superseded = self.ranks[-1], entry.superseded
-                effect.lost = gives_way
-            elif isinstance(effect, Write | Change) and not self._wins(effect):
-                written = {*named, *getattr(effect, "named", ())} & gives_way
-                self._refuse(bool(written), f"{job} commits to {written}, settled against its run")
+            self.meet(job, effect, named, entry.superseded)
             after = effect.apply(self, self.state)
-        check_settled(self, job, after, entry.settles)
-        self._end_settlements(job, effect, entry, named)
         ranks = self._ranks_after(job, effect, entry, named)
-        # A partition that is settled is as new as the newest run of the conflict.
-        self.ranks.append(unsure(ranks, self.settled))
         self.states.append(after)
         self.shapes.append(self.columns)
         self.named.append(named)
         self.commits.append(job)
-
-    @staticmethod
-    def _wins(effect: Effect) -> bool:
-        return isinstance(effect, Write) and effect.last_wins
-
-    def _end_settlements(
-        self, job: str, effect: Effect | None, entry: _Entry, named: tuple[str, ...]
-    ) -> None:
-        replaced: set[str] = set()
-        if isinstance(effect, Write) and not job.startswith("engine-"):
-            replaced = {*effect.named, *(effect.rows if effect.mode == "replace" else ())}
-            replaced |= {*self.settled} if effect.whole else set()
-        restored = set(named) if entry.operation == "RESTORE" else set()
-        by = getattr(effect, "idempotency_key", None)
-        self.settled = after_entry(self.settled, entry.settles, replaced, by, restored)
+        restored = named if entry.operation == "RESTORE" else ()
+        self.note(job, effect, entry.settles, ranks, restored)
 
     def _ranks_after(
         self, job: str, effect: Effect | None, entry: _Entry, named: tuple[str, ...]

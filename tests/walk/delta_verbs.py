@@ -5,26 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from walk import change_verbs, engine, run_verbs, verbs
+from walk import change_verbs, conflict_verbs, engine, run_verbs, verbs
 from walk.delta_oracle import DeleteElsewhere, RestoreVersion, UndoJob
 from walk.delta_world import FAST, DeltaProcess, DeltaWorld
 from walk.oracle import Rewrite, Violation, Write, rows_of
-from walk.plan import BY_RANK, Operation
+from walk.plan import Operation
 from walk.readers import Seen, of_arrow, require, rows_in
-from walk.settled import SettleConflict, lost
 from walk.verbs import OpenJob, Verb, names_of, told_of, wanted_of
 from walk.world import Process, Told, World, written
 
 from zero_rename.committer import UnpublishedJob
-from zero_rename.committer.errors import (
-    InvalidInputError,
-    RefusedError,
-    SnapshotGoneError,
-    SupersededRunError,
-)
+from zero_rename.committer.errors import RefusedError, SnapshotGoneError
 from zero_rename.committer.format.job_spec import FileOptions, JobSpec, SuccessMarkers
 from zero_rename.committer.upkeep.recovery import Outcome, Recovered
-from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.delta_steps import DeltaSteps
 
@@ -212,54 +205,6 @@ def undo(world: World, process: Process, operation: Operation) -> Told:
     return None
 
 
-def write(world: World, process: Process, operation: Operation) -> Told:
-    """A job as a block, which gives way to other runs where it has to."""
-    assert isinstance(world, DeltaWorld)
-    before = world.oracle.settled
-    try:
-        return verbs.write(world, process, operation)
-    except SupersededRunError as error:
-        key = operation.options.get("idempotency_key")
-        if not (operation.verb.endswith(BY_RANK) or lost(before, key)) and world.quiet:
-            raise Violation(f"nobody stands before it: {error}") from error
-        raise
-
-
-def settle_conflict(world: World, process: Process, operation: Operation) -> Told:
-    """Look which runs conflict, and let one of them stand."""
-    table, run = table_of(process), operation.options["run"]
-    found = [it for it in table.conflicts().conflicts if not it.is_settled]
-    if not found:
-        return None
-    conflict = found[operation.choice % len(found)]
-    winner = conflict.runs[(run or 0) % len(conflict.runs)]
-    policy = "newest_run" if run is None else {"keep": [winner.job]}
-    if run is None:
-        try:
-            winner = SettlementPolicy.parse(policy).winner(conflict)
-        except InvalidInputError:
-            return None
-    process.effect = lambda job: SettleConflict(
-        job,
-        partition=conflict.partition,
-        runs=frozenset(it.key for it in conflict.runs),
-        job_of_winner=winner.job,
-    )
-    (done,) = table.resolve(policy, [conflict.partition], apply=True)
-    said = done.settlement
-    assert said is not None
-    world.trace.append(f"  {conflict.partition}: {winner.key} of {conflict.cause}: {said}")
-    if said.error:
-        return None
-    if said.job not in world.oracle.commits or said.stands != winner.key:
-        raise Violation(f"{conflict.partition} is said to be settled, and is not: {said}")
-    if world.quiet:
-        again = table.conflicts().conflicts
-        if any(not it.is_settled and it.partition == conflict.partition for it in again):
-            raise Violation(f"{conflict.partition} is settled by {said}, and a look tells {again}")
-    return "committed" if process.jobs and process.jobs[-1] == said.job else None
-
-
 def copy(world: World, process: Process, operation: Operation) -> Told:
     """What lies in the data root alone is copied into the table."""
     if world.oracle.commits:
@@ -400,7 +345,7 @@ VERBS: Mapping[str, Verb] = {
             *("evolve", "overwrite schema"),
             *("append by rank", "replace by rank", "replace named by rank", "replace late"),
         ),
-        write,
+        conflict_verbs.write,
     ),
     "merge": change_verbs.merge,
     "update": change_verbs.merge,
@@ -427,7 +372,7 @@ VERBS: Mapping[str, Verb] = {
     "restore": restore,
     "restore some": restore,
     "undo job": undo,
-    "settle conflict": settle_conflict,
+    "settle conflict": conflict_verbs.settle_conflict,
     "read": read,
     "read the past": read_the_past,
     "look after": look_after,

@@ -567,6 +567,57 @@ DELTA = (
     ),
 )
 
+#: Slips about runs that give way, in tables of directories.
+RUNS = (
+    Mutant(
+        "a settlement against a run is not asked for, in directories",
+        "commit.newest_run",
+        "if ranks.has_lost(run):",
+        "if False:",
+        ("replace late", "settle conflict"),
+        4,
+    ),
+    Mutant(
+        "a settlement stands though another run has replaced the partition, in directories",
+        "format.records.partition_ranks",
+        "return PartitionRanks(rank, rank)",
+        "return replace(self, newest=rank, replaced=rank)",
+        ("replace late", "settle conflict"),
+        4,
+    ),
+    Mutant(
+        "a run that has lost keeps its rows",
+        "upkeep.conflict_settling",
+        "if not now.is_of(winner, state.head.last_job) or others & now.runs:",
+        "if False:",
+        ("replace late", "settle conflict"),
+        6,
+    ),
+    Mutant(
+        "no run gives way to a newer one",
+        "commit.newest_run",
+        "return policy is OnConflict.NEWEST_RUN and ranks.supersede(rank(), replaces, run)",
+        "return False",
+        ("append by rank", "replace by rank"),
+    ),
+    Mutant(
+        "a run leaves its own rows where newer runs were",
+        "commit.claim",
+        "return request.writes or has_lost or _changed(opened, request, state)",
+        "return True",
+        ("append by rank", "replace by rank", "replace named by rank"),
+        30,
+    ),
+    Mutant(
+        "rows that are added make a partition as old as their run",
+        "format.records.partition_ranks",
+        "if stands or not replaces:\n            rank = newest_of(rank, self.newest)",
+        "if stands:\n            rank = newest_of(rank, self.newest)",
+        ("append by rank", "replace by rank"),
+        13,
+    ),
+)
+
 #: Slips that leave a file which a second Complete has brought back.
 LEAVING = (
     Mutant(

@@ -220,6 +220,8 @@ _VERBS = {
             *("gc", "purge", "merge", "delete"),
         ),
         _AGAIN,
+        _BY_RANK,
+        _SETTLING,
     ),
     DELTA: _Verbs(
         {**_WRITES, **_OF_DELTA},

@@ -1,4 +1,4 @@
-"""Conflicts of runs over partitions of a Delta table, settled for one of them.
+"""Conflicts of runs over partitions, settled for one of them.
 
 What the oracle knows is what a user may rely on: a settlement brings back what a partition held
 once the run that stands had written it, takes away no rows but those of runs in the conflict, and
@@ -8,9 +8,8 @@ one is to win.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from walk.oracle import Effect, Oracle, State, Violation, Write, ids
 from walk.readers import Seen, expected
@@ -21,10 +20,16 @@ class Settled:
     """A settlement of a partition.
 
     :param stands: the key of the run that stands; ``losers``: those of the others.
+    :param sure: nobody has done anything since of which the oracle does not know whether it ends.
     """
 
     stands: str
     losers: frozenset[str]
+    sure: bool = True
+
+    def doubted(self) -> Settled:
+        """The same, once it may have ended."""
+        return replace(self, sure=False)
 
 
 #: By partition, the settlements that stand.
@@ -54,16 +59,18 @@ class SettleConflict(Effect):
 
     :param runs: the keys of the runs in the conflict.
     :param job_of_winner: that has written the rows which are to stand.
-    :param lying: what the entry's files there hold, once it has come.
+    :param lying: what it brings back, once that is known; ``None``: nothing.
     """
 
     partition: str = ""
     runs: frozenset[str] = frozenset()
     job_of_winner: str = ""
-    lying: Seen = field(default_factory=Counter)
+    lying: Seen | None = None
 
     def apply(self, oracle: Oracle, state: State) -> State:
         """Find the last state that had what the entry brings back, at or after the winner's."""
+        if self.lying is None:
+            return state
         first = self._first(oracle)
         for then in reversed(oracle.states[first + 1 :]):
             there = then.get(self.partition, {})
@@ -88,40 +95,51 @@ class SettleConflict(Effect):
                 raise Violation(f"{self.job} removes row {number} of {came[number]} from the table")
 
 
-def check_settled(oracle: Oracle, job: str, state: State, settled: SettledIn) -> None:
-    """See that those runs have lost whose rows are not in the partitions that an entry has settled.
+def check_settled(oracle: Oracle, job: str, made: SettledIn) -> None:
+    """See that those runs have lost whose rows are not in the partitions that a job has settled,
+    and whose state is the last one.
 
     Rows that were written again, here or by other engines, lie in files of more runs than theirs.
     """
     effect = oracle.effects.get(job)
-    for name, it in settled.items():
-        plain = [isinstance(oracle.effects.get(by), Write) for by in oracle.touches(name)]
-        if not all(plain) or any(by.startswith("engine-") for by in oracle.touches(name)):
+    for name, it in made.items():
+        others = [by for by in oracle.touches(name) if by != job]
+        plain = [isinstance(oracle.effects.get(by), Write) for by in others]
+        if not all(plain) or any(by.startswith("engine-") for by in others):
             continue
         came = writers(oracle, name)
-        there = set[str]().union(*(came[number] for number in ids(state, name)))
+        there = set[str]().union(*(came.get(number, ()) for number in ids(oracle.state, name)))
         runs = effect.runs if isinstance(effect, SettleConflict) else frozenset()
         if it.losers != runs - there - {it.stands}:
             raise Violation(f"{job} settles {name} for {it}; it has rows of {there}")
 
 
-def lost(settled: SettledIn, key: str | None) -> frozenset[str]:
-    """The partitions that were settled against a run."""
-    return frozenset(name for name, it in settled.items() if key in it.losers)
+def lost(settled: SettledIn, key: str | None, surely: bool = False) -> frozenset[str]:
+    """The partitions that were settled against a run.
+
+    :param surely: only those of which nobody knows better.
+    """
+    return frozenset(
+        name for name, it in settled.items() if key in it.losers and (it.sure or not surely)
+    )
 
 
 def after_entry(
-    before: SettledIn, made: SettledIn, replaced: Collection[str], by: str | None, moved: set[str]
+    before: SettledIn, made: SettledIn, effect: Effect | None, restored: Collection[str]
 ) -> SettledIn:
-    """The settlements that stand after an entry.
+    """The settlements that stand after a job: another run's replace ends them, and a restore.
 
     :param made: those that it makes.
-    :param replaced: partitions that it replaces, by a run of the key ``by``.
-    :param moved: partitions of which it restores files.
+    :param restored: partitions that are by it what they were before.
     """
+    replaced: set[str] = set()
+    if isinstance(effect, Write) and not effect.job.startswith("engine-"):
+        replaced = {*effect.named, *(effect.rows if effect.mode == "replace" else ())}
+        replaced |= {*before} if effect.whole else set()
+    by = getattr(effect, "idempotency_key", None)
     left = {
         name: it
         for name, it in before.items()
-        if name not in moved and not (name in replaced and it.stands != by)
+        if name not in restored and not (name in replaced and it.stands != by)
     }
     return {**left, **made}

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from walk.mutants import AGAIN, CHANGES, DELTA, LEAVING, MUTANTS, Mutant, in_force
+from walk.mutants import AGAIN, CHANGES, DELTA, LEAVING, MUTANTS, RUNS, Mutant, in_force
 from walk.plan import DELTA as DELTA_LAYOUT
 from walk.plan import DIRECTORIES, Beside, Operation, Plan, Trouble, make_plan
 from walk.walking import WalkFailure, failure_of, walk, walk_seeds
@@ -28,14 +28,14 @@ _SOON = 60
 _OF_BOTH = (
     *("append", "replace", "replace named", "replace table", "evolve", "overwrite schema"),
     *("read, modify, write", "commit", "compact", "recover", "purge", "read", "merge", "update"),
-    "delete",
+    *("delete", "append by rank", "replace by rank", "replace named by rank", "replace late"),
+    "settle conflict",
 )
 _CHANGE = {
     DIRECTORIES: (*_OF_BOTH, "gc", "index", "adopt", "resolve", "undo", "make again"),
     DELTA_LAYOUT: (
         *(*_OF_BOTH, "hold back", "publish", "write checkpoint", "copy", "restore"),
-        *("restore some", "undo job", "append elsewhere", "compact elsewhere", "append by rank"),
-        *("replace by rank", "replace named by rank", "replace late", "settle conflict"),
+        *("restore some", "undo job", "append elsewhere", "compact elsewhere"),
     ),
 }
 
@@ -57,7 +57,7 @@ def test_walks_end_where_the_oracle_says(share: int, layout: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mutant", [*MUTANTS, *AGAIN, *CHANGES, *DELTA], ids=lambda mutant: mutant.name
+    "mutant", [*MUTANTS, *AGAIN, *CHANGES, *RUNS, *DELTA], ids=lambda mutant: mutant.name
 )
 def test_a_broken_product_is_caught(mutant: Mutant) -> None:
     seeds = range(mutant.seed, mutant.seed + _SOON)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from walk import change_verbs, readers, run_verbs
+from walk import readers
 from walk.oracle import Adopt, Effect, Resolve, Rewrite, Row, Undo, Violation, Write
 from walk.plan import BY_RANK, LATE, Operation
 from walk.ranked import Ranked
@@ -388,40 +388,3 @@ def look_after(world: World, process: Process, operation: Operation) -> Told:
     if alone and len(world.oracle.commits) != before:
         raise Violation("somebody who only looked has decided a job")
     return None
-
-
-VERBS: Mapping[str, Verb] = {
-    "merge": change_verbs.merge,
-    "update": change_verbs.merge,
-    "delete": change_verbs.delete,
-    "make again": run_verbs.make_again,
-    "append": write,
-    "replace": write,
-    "replace named": write,
-    "replace table": write,
-    "fail if exists": write,
-    "evolve": write,
-    "overwrite schema": write,
-    "read, modify, write": read_modify_write,
-    "open": open_job,
-    "commit": commit,
-    "abort": abort,
-    "heartbeat": heartbeat,
-    "compact": compact,
-    "gc": gc,
-    "index": index,
-    "adopt": adopt,
-    "recover": recover,
-    "settle": settle,
-    "purge": purge,
-    "resolve": resolve,
-    "undo": undo,
-    "read": read,
-    "look after": look_after,
-}
-#: Verbs that are about one job, whose fate their errors tell.
-OF_ONE_JOB = {
-    *("append", "replace", "replace named", "replace table", "fail if exists", "evolve"),
-    *("overwrite schema", "read, modify, write", "commit", "resolve", "undo"),
-    *("merge", "update", "delete", "make again"),
-}

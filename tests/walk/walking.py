@@ -11,9 +11,11 @@ from walk import delta_end, directory_end
 from walk.delta_verbs import OF_ONE_JOB as OF_ONE_DELTA_JOB
 from walk.delta_verbs import VERBS as DELTA_VERBS
 from walk.delta_world import DeltaWorld
+from walk.directory_verbs import OF_ONE_JOB, VERBS
+from walk.directory_world import DirectoryWorld
 from walk.oracle import Violation
 from walk.plan import DELTA, DIRECTORIES, Operation, Plan, make_plan
-from walk.verbs import OF_ONE_JOB, VERBS, Verb
+from walk.verbs import Verb
 from walk.world import Crash, Process, World, in_memory
 
 from zero_rename.committer.commit.interrupted import JobInterrupted
@@ -50,7 +52,7 @@ class _Layout:
 
 
 _LAYOUTS = {
-    DIRECTORIES: _Layout(World, VERBS, OF_ONE_JOB, directory_end.look, directory_end.end),
+    DIRECTORIES: _Layout(DirectoryWorld, VERBS, OF_ONE_JOB, directory_end.look, directory_end.end),
     DELTA: _Layout(DeltaWorld, DELTA_VERBS, OF_ONE_DELTA_JOB, delta_end.look, delta_end.end),
 }
 

@@ -23,15 +23,9 @@ from walk.plan import CRASHES, Operation, Plan, Trouble
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename import Table
 from zero_rename.committer import readable_table, write_job
-from zero_rename.committer.commit.state.context import Context, Limits
-from zero_rename.committer.commit.state.decide import read_decision
+from zero_rename.committer.commit.state.context import Limits
 from zero_rename.committer.errors import SnapshotGoneError, StoreRefusedError, StoreUnreachableError
-from zero_rename.committer.format.layout import (
-    UNPARTITIONED,
-    TableRoot,
-    job_ids_begin,
-    jobs_on_record,
-)
+from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot, job_ids_begin
 from zero_rename.committer.format.parquet import footers, task_writer
 from zero_rename.committer.scan import table_scan
 from zero_rename.committer.store import requests as s
@@ -326,7 +320,7 @@ class World:
         self.store = MemoryStore(self.clock, self.plan.behaviour)
         self._writes = 0
         self._names = 0
-        self._bare = MemoryDriver(self.store)
+        self.bare = MemoryDriver(self.store)
         if self.plan.older:
             self._files_before()
 
@@ -417,11 +411,8 @@ class World:
         return answer
 
     def hear(self, request: s.Request[Any], answer: object) -> None:
-        """The oracle hears of a decision."""
-        if isinstance(request, s.Put) and request.if_none_match and isinstance(answer, s.Done):
-            jobs = jobs_on_record(ROOT.decisions_prefix, [request.key])
-            if request.key.startswith(ROOT.decisions_prefix) and request.key.endswith(".json"):
-                self._decided(jobs[0])
+        """Tell the oracle of a request that has changed what is committed."""
+        raise NotImplementedError
 
     def _brings_back(self, request: s.Request[Any]) -> str | None:
         """The key of a file of the table that a request completes again though it was removed."""
@@ -447,13 +438,6 @@ class World:
                 if not over and (error is None or key not in process.hindered):
                     raise Violation(f"{process.name} brought {key} back and left it: {error!r}")
                 self.left.add(key)
-
-    def _decided(self, job: str) -> None:
-        decided = self._bare.run(read_decision(Context(ROOT), job))
-        assert decided is not None
-        said = decided.decision
-        names = tuple(change.partition for change in said.partitions)
-        self.oracle.decided(job, said.is_commit, names)
 
     @contextmanager
     def carried_out_by(self, other: Process, process: Process) -> Iterator[list[str]]:

@@ -202,6 +202,26 @@ class TestAppends:
         assert world.jobs_of(DAY1)[0] == newer.job
 
 
+class TestClearedRun:
+    """Its rows of before lie where a newer run had loaded, since it said ``last_wins`` then."""
+
+    @pytest.mark.parametrize("policy", [APPEND, SKIP])
+    def test_takes_out_rows_that_it_has_no_more(self, world: World, policy: dict[str, Any]) -> None:
+        newer = world.load(DAY1, run_rank=NEW, **NEWEST)
+        of_run: dict[str, Any] = {"idempotency_key": "run", "run_rank": OLD}
+        world.load(DAY1, on_conflict=OnConflict.LAST_WINS, **of_run)
+        again = world.load(DAY2, on_repeat=OnRepeat.REPLACE_OWN, **of_run, **policy)
+        assert (world.jobs_of(DAY1), world.jobs_of(DAY2)) == ([newer.job], [again.job])
+
+    def test_leaves_what_was_replaced_while_it_worked(self, world: World) -> None:
+        of_run: dict[str, Any] = {"idempotency_key": "run", "run_rank": OLD}
+        world.load(DAY1, **of_run)
+        opened, result = world.written(DAY2, on_repeat=OnRepeat.REPLACE_OWN, **of_run, **APPEND)
+        newer = world.load(DAY1, run_rank=NEW, **NEWEST)
+        again = world.commit(opened, result)
+        assert (world.jobs_of(DAY1), world.jobs_of(DAY2)) == ([newer.job], [again.job])
+
+
 class TestFencedWhileItClaims:
     """A run that another one fenced is tried again where its next try notices the other one."""
 
