@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ..committer.errors import TableNotFoundError
 from ..committer.format.layout import TableRoot, jobs_begun, jobs_on_record
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, ListedObject, Step
 from .runs.reports import commit_report
 
 if TYPE_CHECKING:
-    from ..committer import Table
+    from ..committer import Owner, Table
+    from ..tables import DeltaTable
 
 #: Commits read in one look; the next goes on with the rest.
 LIMIT = 200
@@ -75,6 +77,27 @@ class ListingCursor:
 
 
 @dataclass(frozen=True)
+class LogCursor:
+    """How far somebody has read the log of a Delta table.
+
+    :param version: of the last entry that was read; -1: none.
+    """
+
+    version: int = -1
+
+    def encode(self) -> str:
+        return json.dumps({"version": self.version}, separators=(",", ":"))
+
+
+def decode_cursor(text: str) -> ListingCursor | LogCursor:
+    """Return a cursor by its text: of whichever kind it is."""
+    try:
+        return LogCursor(int(json.loads(text)["version"]))
+    except (KeyError, TypeError, ValueError):
+        return ListingCursor.decode(text)
+
+
+@dataclass(frozen=True)
 class NewCommits:
     """What a look found.
 
@@ -84,7 +107,7 @@ class NewCommits:
     """
 
     reports: tuple[dict[str, Any], ...]
-    cursor: ListingCursor
+    cursor: ListingCursor | LogCursor
 
 
 def present(table: Table, since: float | None, now: float) -> ListingCursor:
@@ -120,10 +143,47 @@ def new_commits(
         names = [it.partition for it in committed.partitions if wanted(it.partition)]
         if not names:
             continue
-        owner = table.owner_of(job)
-        told = {name: value for name, value in asdict(owner).items() if value} if owner else {}
-        reports.append(commit_report(committed, names) | {"owner": told})
+        reports.append(commit_report(committed, names) | {"owner": _told(table.owner_of(job))})
     return NewCommits(tuple(reports), cursor.after(unread, listed, left))
+
+
+def new_entries(
+    table: DeltaTable,
+    cursor: ListingCursor | LogCursor | None,
+    since: float | None,
+    wanted: Callable[[str], bool],
+) -> NewCommits:
+    """The commits to a Delta table that were made since, other engines' too: one listing where
+    there are none. The job of another engine's is ``None``.
+
+    :param cursor: of a listing, from before there was a Delta table: all of its entries are new;
+        ``None``: begin now, or at a time.
+    :param since: that time, in seconds since the epoch.
+    :param wanted: as of :func:`new_commits`.
+    """
+    # On use: DAG files are parsed by processes that know no table.
+    from ..tables import Since
+
+    if cursor is None and since is None:
+        newest = table.newest_entry()
+        return NewCommits((), LogCursor(-1 if newest is None else newest.version))
+    after = Since(time=since)
+    if cursor is not None:
+        after = Since(version=cursor.version if isinstance(cursor, LogCursor) else -1)
+    try:
+        changes = table.changes_since(after, LIMIT)
+    except TableNotFoundError:  # Its first job has not committed.
+        return NewCommits((), LogCursor())
+    reports = [
+        commit_report(it.done, names) | {"job": it.done.job or None, "owner": _told(it.owner)}
+        for it in changes.found
+        if (names := sorted(filter(wanted, it.partitions)))
+    ]
+    return NewCommits(tuple(reports), LogCursor(changes.read))
+
+
+def _told(owner: Owner | None) -> dict[str, Any]:
+    return {name: value for name, value in asdict(owner).items() if value} if owner else {}
 
 
 def _decisions(root: TableRoot, now: float) -> Step[tuple[list[ListedObject], list[ListedObject]]]:

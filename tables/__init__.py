@@ -6,6 +6,8 @@ from .delta_restoring import RestoredVersion as RestoredVersion
 from .delta_table import DeltaTable as DeltaTable
 from .delta_table import LogVersion as LogVersion
 from .delta_table import NewestEntry as NewestEntry
+from .last_changes import ChangesSince as ChangesSince
+from .last_changes import EntryChange as EntryChange
 from .last_changes import LastChange as LastChange
 from .last_changes import LastChanges as LastChanges
 from .last_changes import Since as Since

@@ -157,7 +157,7 @@ from .delta_upkeep import (
     store_now,
 )
 from .delta_verify import keys_there, verify_table
-from .last_changes import LastChanges, Since, last_changes
+from .last_changes import ChangesSince, LastChanges, Since, changes_since, last_changes
 from .opened_table import OpenedTable
 from .publishing import abort, publish, rows_of_job
 from .seen_logs import note_log, seen_log
@@ -399,6 +399,20 @@ class DeltaTable(ChangeableTable):
         folder, known = self._layout.folder, self._read
         found = self.run(last_changes(self.root, folder, opened.state, names, since, known))
         return state, found
+
+    def changes_since(self, since: Since, most: int) -> ChangesSince:
+        """Find the entries that changed rows, whoever wrote them: not compactions. One listing
+        where nothing has come since a version.
+
+        :param most: entries that are read at the most.
+        :raises TableNotFoundError: no table here.
+        """
+        if since.version is not None:
+            newest = self.newest_entry(max(since.version, 0))
+            if newest is not None and newest.version <= since.version:
+                return ChangesSince((), since.version)
+        state = self._found(self._open(LogDepth.BLIND)).state
+        return self.run(changes_since(self.root, self._layout.folder, state, since, most))
 
     def history(self, limit: int | None = None) -> list[LogVersion]:
         """The entries of the log, newest first.

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..committer.commit.state.job_state import Committed
+from ..committer.format.job_spec import Owner
 from ..committer.format.layout import TableRoot
 from ..committer.store.requests import Step
 from ..layouts.delta.columns import arrow_schema
@@ -18,6 +19,7 @@ from ..log.opening import list_log, read_entries
 from ..log.replay import LogState
 from ..log.scope import read_scope
 from .delta_files import name_told
+from .delta_runs import owner_of
 from .delta_steps import committed
 
 #: Entries that are read at once.
@@ -75,6 +77,32 @@ class LastChange:
 
 
 @dataclass(frozen=True)
+class EntryChange:
+    """What an entry changed.
+
+    :param partitions: those whose rows it changed.
+    :param done: as of :class:`LastChange`.
+    :param owner: who ran its job, as far as that is known.
+    """
+
+    version: int
+    partitions: frozenset[str]
+    done: Committed
+    owner: Owner
+
+
+@dataclass(frozen=True)
+class ChangesSince:
+    """Changes of rows, oldest first, as far as they were read.
+
+    :param read: the last version that was looked at: a further look goes on after it.
+    """
+
+    found: tuple[EntryChange, ...]
+    read: int
+
+
+@dataclass(frozen=True)
 class LastChanges:
     """The last changes of partitions that were asked for.
 
@@ -117,6 +145,27 @@ def last_changes(
         if len(found) == len(set(partitions)):
             break
     return LastChanges(found, since.may_have_lost(listed) or len(wanted) < len(versions))
+
+
+def changes_since(
+    root: TableRoot, folder: LogFolder, state: LogState, since: Since, most: int
+) -> Step[ChangesSince]:
+    """Find the entries that changed rows.
+
+    :param state: of the table; what has come after it is left for a further look.
+    :param most: entries that are read at the most.
+    """
+    listed = yield from list_log(folder, 0 if since.version is None else since.version + 1)
+    versions = [v for v in reversed(since.entries(listed)) if v <= state.version][:most]
+    found: list[EntryChange] = []
+    for start in range(0, len(versions), _AT_ONCE):
+        read = yield from read_entries(folder, versions[start : start + _AT_ONCE])
+        for entry in (it for it in read if it is not None):
+            if names := _changed(state, entry):
+                done, owner = committed(root, state, entry), owner_of(entry)
+                found.append(EntryChange(entry.version, frozenset(names), done, owner))
+    seen = state.version if since.version is None else since.version
+    return ChangesSince(tuple(found), versions[-1] if versions else seen)
 
 
 def _changed(state: LogState, entry: LogEntry) -> set[str]:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from ...committer.errors import ZeroRenameError
-from ...orchestration.new_commits import ListingCursor, NewCommits, new_commits, present
+from ...orchestration.delta_query import delta_table_at
+from ...orchestration.new_commits import (
+    ListingCursor,
+    LogCursor,
+    NewCommits,
+    decode_cursor,
+    new_commits,
+    new_entries,
+    present,
+)
 from ...orchestration.runs.arguments import read_time
 from ...orchestration.runs.partitions import check_partition, table_directory
 from ...orchestration.table_names import check_table_name
@@ -21,6 +30,7 @@ from ..table_watch import look_at
 
 if TYPE_CHECKING:
     from ...committer import Table
+    from ...tables import DeltaTable
 
 #: Seconds between an event and the note that it was told: until then a triggerer that dies has not
 #: told it. The triggerer hands events over every second.
@@ -41,8 +51,8 @@ class TableCommitTrigger(BaseEventTrigger):
     with ``version`` and numbers of each, for a single one ``partition`` and ``version``; and
     ``owner``, who ran it. What one look finds is one event: of several at once Airflow starts one
     run, by the first, and leaves the others to the run after it. A commit is told when readers that
-    list see all of it. Compactions, which bring no rows, are none, nor are jobs of Hadoop's
-    committers.
+    list see all of it; one to a Delta table, also by another engine, as its log has it.
+    Compactions, which bring no rows, are none, nor are jobs of Hadoop's committers.
 
     How far it has come is noted in the asset's state store (Airflow 3.3), some seconds after the
     event: a triggerer that dies in between tells it again, with the same jobs, and none is missed.
@@ -54,7 +64,7 @@ class TableCommitTrigger(BaseEventTrigger):
         committed from now on. It matters at the very first start only.
     :param zero_rename_conn_id: connection of type ``zero_rename``.
     :param poke_interval: seconds between looks, each of three listings, with a partition of a few
-        requests more.
+        requests more; at a Delta table of one listing.
     """
 
     def __init__(
@@ -82,7 +92,7 @@ class TableCommitTrigger(BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yields an event for each look that finds commits; does not end."""
         noted = await self._noted()
-        cursor = None if noted is None else ListingCursor.decode(noted)
+        cursor = None if noted is None else decode_cursor(noted)
         while True:
             try:
                 found = await look_at(self.zero_rename_conn_id, self.table, self._look(cursor))
@@ -100,20 +110,22 @@ class TableCommitTrigger(BaseEventTrigger):
                 await self._note(noted)
             await asyncio.sleep(self.poke_interval - pause)
 
-    def _look(self, cursor: ListingCursor | None) -> Callable[[Table], NewCommits]:
+    def _look(self, cursor: ListingCursor | LogCursor | None) -> Callable[[Table], NewCommits]:
         """One look, for a thread."""
 
         def ask(table: Table) -> NewCommits:
-            now = time.time()
-            begun = cursor
-            if begun is None:
-                since = None if self.since is None else read_time("since", self.since).timestamp()
+            since = None if self.since is None else read_time("since", self.since).timestamp()
+            delta = delta_table_at(table)
+            if delta is not None:
+                return new_entries(delta, cursor, since, self._wanted(delta))
+            now, begun = time.time(), cursor
+            if not isinstance(begun, ListingCursor):
                 begun = present(table, since, now)
             return new_commits(table, begun, now, self._wanted(table))
 
         return ask
 
-    def _wanted(self, table: Table) -> Callable[[str], bool]:
+    def _wanted(self, table: Table | DeltaTable) -> Callable[[str], bool]:
         """Tells partitions whose commits are asked for."""
         if self.partition is None:
             return lambda partition: True

@@ -9,11 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.airflow import Tables
+from support.airflow import SCHEMA, Tables, day_rows
+from support.delta_log import commit
 from zero_rename.committer import InvalidInputError, StoreUnreachableError
 from zero_rename.orchestration.new_commits import new_commits
 from zero_rename.provider.assets import commit_trigger
 from zero_rename.provider.assets.commit_trigger import TableCommitTrigger
+from zero_rename.provider.hooks import ZeroRenameHook
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
@@ -190,3 +193,82 @@ def test_what_cannot_be_right_breaks_the_import(given: dict[str, Any], message: 
     arguments: dict[str, Any] = {"table": "s3://lake/wh/flights"} | given
     with pytest.raises(InvalidInputError, match=message):
         TableCommitTrigger(**arguments)
+
+
+class TestDeltaTable:
+    """The log tells, whoever wrote it."""
+
+    @staticmethod
+    def load(delta: DeltaTable, *days: int, rows: int = 2) -> str:
+        with delta.job(SCHEMA, partition_by=["day"]) as job:
+            job.write(day_rows(days, rows))
+        return str(job.job)
+
+    def test_each_commit_fires_once_across_triggerers_and_a_compaction_never(
+        self, tables: Tables
+    ) -> None:
+        delta, notes = ZeroRenameHook().get_delta_table(tables.url()), Notes()
+        self.load(delta, 9)
+
+        def write_and_compact() -> str:
+            self.load(delta, 9)
+            assert delta.compact(["day=9"], apply=True)[0].job is not None
+            return self.load(delta, 1, 2)
+
+        async def play() -> list[dict[str, Any]]:
+            first = Triggerer(trigger(tables, notes, partition="day=1"))
+            await first.until(lambda: notes.kept)
+            (before,) = notes.kept.values()
+            one = await asyncio.to_thread(self.load, delta, 1)
+            await first.until(lambda: first.told)
+            await first.until(lambda: [*notes.kept.values()] != [before])
+            await first.stop()
+            two = await asyncio.to_thread(write_and_compact)
+            second = Triggerer(trigger(tables, notes, partition="day=1"))
+            await second.until(lambda: second.told)
+            await second.stop()
+            told = first.told + second.told
+            assert [report["job"] for report in told] == [one, two]
+            return told
+
+        told = asyncio.run(play())
+        assert [(it["partition"], it["version"], it["rows"]) for it in told] == [
+            ("day=1", 1, 2),
+            ("day=1", 4, 2),
+        ]
+
+    def test_table_that_comes_while_it_is_watched_fires_from_its_first_commit_on(
+        self, tables: Tables
+    ) -> None:
+        notes = Notes()
+
+        def make() -> list[str]:
+            delta = ZeroRenameHook().get_delta_table(tables.url())
+            return [self.load(delta, day) for day in (1, 2)]
+
+        async def play() -> None:
+            running = Triggerer(trigger(tables, notes))
+            await running.until(lambda: notes.kept)
+            jobs = await asyncio.to_thread(make)
+            await running.until(lambda: len(running.told) == len(jobs))
+            await running.stop()
+            assert [report["job"] for report in running.told] == jobs
+
+        asyncio.run(play())
+
+    def test_commit_of_another_engine_fires_and_without_notes_it_begins_at_a_time(
+        self, tables: Tables
+    ) -> None:
+        delta = ZeroRenameHook().get_delta_table(tables.url())
+        job = self.load(delta, 1)
+        theirs = {"path": "day=7/part.parquet", "partitionValues": {"day": "7"}, "size": 9}
+        add = {**theirs, "modificationTime": 1, "dataChange": True}
+        commit(tables.bucket, {"add": add}, table="wh/flights")
+
+        async def play(**more: Any) -> list[str]:
+            running = Triggerer(trigger(tables, None, **more))
+            await running.until(lambda: len(running.told) == 2)
+            await running.stop()
+            return [report["job"] for report in running.told]
+
+        assert asyncio.run(play(since="2013-01-01")) == [job, None]
