@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 
 from ...committer.errors import RecordDamagedError, StoreRefusedError, counted
 from ...committer.format.layout import TableRoot
-from ...committer.format.schema.hive_paths import as_spark_writes
 from ...committer.store.listing import list_objects
 from ...committer.store.requests import All, Found, Get, ListedObject, Step
 from ...s3a.hadoop.commit_files import JobSummary
@@ -109,6 +108,9 @@ def written_partitions(
 def _look(
     root: TableRoot, partitions: Sequence[str], committer: str | None, memory: _Memory
 ) -> Step[tuple[dict[str, WrittenPartition], dict[str, str]]]:
+    # On use: DAG files are parsed by processes that look at nothing.
+    from ...committer.format.schema.hive_paths import as_spark_writes
+
     listed, said, of_root = yield from All(
         (
             _listed(root, partitions, memory),
