@@ -49,7 +49,8 @@ def final_failures(step: RunningStep, waits: bool = False) -> Iterator[None]:
         root = None if error.table is None else TableRoot.parse(error.table)
         if not is_final(error, root):
             raise
-        if waits and root and names_overtaken(type(error).__name__, error.key, root):
+        met = getattr(error, "gave_way", {})
+        if waits and root and names_overtaken(type(error).__name__, error.key, met, root):
             error.remedy = BEFORE_WAIT
             raise
         raise final_failure(step, str(error), type(error).__name__, error, error.table) from error

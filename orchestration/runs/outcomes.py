@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .loaded_table import LoadedTable
 
 _log = logging.getLogger(__name__)
-#: Errors that name the head of a partition where another job has changed it.
+#: Errors of a job that another one has overtaken in a partition.
 _OVERTAKEN = (CommitConflictError.__name__, JobFencedError.__name__)
 _NOT_SETTLED = (
     "What the application left could not be settled now: %s The next try does it, or maintenance."
@@ -217,15 +217,21 @@ def last_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
 
 def was_overtaken(told: Failure, table: LoadedTable) -> bool:
     """Tell whether a failure says that another job has changed a partition of the run."""
-    return names_overtaken(told.error, told.key, table.root)
+    return names_overtaken(told.error, told.key, told.gave_way or (), table.root)
 
 
-def names_overtaken(error: str, key: str | None, root: TableRoot) -> bool:
-    """Tell whether an error, by its class and the key that it names, says that another job has
-    changed a partition."""
-    if error not in _OVERTAKEN or key is None:
+def names_overtaken(
+    error: str, key: str | None, gave_way: Collection[str], root: TableRoot
+) -> bool:
+    """Tell whether an error says that another job has changed a partition: by its class, and the
+    head that it names or, in a Delta table, which has none, the partitions in which they met.
+
+    :param gave_way: these partitions.
+    """
+    if error not in _OVERTAKEN:
         return False
-    return root.partition_of_head_key(key) is not None
+    is_of_head = key is not None and root.partition_of_head_key(key) is not None
+    return is_of_head or bool(gave_way)
 
 
 def in_words(told: Failure, table: LoadedTable, after_conflict: str | None = None) -> str:

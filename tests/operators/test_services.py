@@ -288,6 +288,7 @@ class TestTries:
         [({}, AirflowFailException), ({"wait_for_other_runs": "PT1H"}, AirflowException)],
         ids=["does not wait", "waits"],
     )
+    @pytest.mark.parametrize("layout", ["directory", "delta"])
     def test_run_that_was_overtaken_is_tried_again_where_it_waits_for_others(
         self,
         service: Service,
@@ -295,10 +296,11 @@ class TestTries:
         monkeypatch: pytest.MonkeyPatch,
         arguments: dict[str, Any],
         kind: type[Exception],
+        layout: str,
     ) -> None:
         monkeypatch.setattr(service.application, "write", partial(_conflicts, tables, monkeypatch))
         with pytest.raises(AirflowException, match=r"Another job changed day=1") as caught:
-            run(service, **arguments)
+            run(service, layout=layout, **arguments)
         assert type(caught.value) is kind
 
 
@@ -532,7 +534,10 @@ def _conflicts(tables: Tables, patch: pytest.MonkeyPatch, variables: dict[str, s
     told, driver = Handoff.decode(variables), tables.table().driver
     patch.setattr("zero_rename.committer.commit.failures.connect", lambda _: driver)
     error = CommitConflictError("Another job changed day=1.", remedy="Load it again.")
-    error.key = tables.table().root.head_key("day=1")
+    if told.layout == "delta":
+        error.gave_way = {"day=1": "another job"}
+    else:
+        error.key = tables.table().root.head_key("day=1")
     with failures_told(told.table, told.idempotency_key, told.owner):
         raise error
 

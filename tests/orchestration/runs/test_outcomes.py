@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.airflow import Tables
@@ -25,14 +26,17 @@ from zero_rename.committer.format.job_spec import OnRepeat
 from zero_rename.committer.format.records.failure import Failure
 from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.requests import CompleteUpload
+from zero_rename.committer.write_job import WriteJob
 from zero_rename.orchestration.runs.outcomes import (
     check_partitions,
     in_words,
     settle_killed,
     settled,
     told_failure,
+    was_overtaken,
 )
 from zero_rename.orchestration.runs.task_run import TaskRun
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
@@ -185,6 +189,31 @@ def test_what_to_do_about_a_conflict_is_the_schedulers_to_say(
     error = InvalidInputError("No.", key=keys[0], **said)
     told = Failure.of(error, table.root, RETRY.idempotency_key, owner, "w")
     assert "] Run the job again. (" in in_words(told, table, "Clear the task.")
+
+
+@pytest.mark.parametrize("by", [(), ("day",)], ids=["unpartitioned", "partitioned"])
+def test_conflict_over_a_delta_table_is_one_with_another_job_though_no_head_is_named(
+    bucket: str, by: tuple[str, ...]
+) -> None:
+    table = DeltaTable(f"s3://{bucket}/delta")
+    rows = pa.table({"day": [1], "n": [1]})
+
+    def job() -> WriteJob:
+        return table.job(rows.schema, mode="replace", partition_by=by)
+
+    with job() as first:
+        first.write(rows)
+    late = job()
+    late.__enter__()
+    late.write(rows)
+    with job() as other:
+        other.write(rows)
+    with pytest.raises(CommitConflictError) as caught:
+        late.__exit__(None, None, None)
+    owner = RETRY.handoff().owner
+    told = Failure.of(caught.value, table.root, RETRY.idempotency_key, owner, "w")
+    assert was_overtaken(told, table)
+    assert "] Clear the task. (" in in_words(told, table, "Clear the task.")
 
 
 @pytest.mark.parametrize("other", [{"try_number": 3}, {"series": "other"}])
