@@ -248,11 +248,15 @@ class DeltaTable(ChangeableTable):
         """The partition columns, outermost first; empty for an unpartitioned table."""
         return self.shape()[1]
 
-    def shape(self) -> tuple[pa.Schema, tuple[str, ...]]:
+    def shape(self, as_of: AsOf | None = None) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns and the partition columns.
 
-        :raises TableNotFoundError: no table here.
+        :param as_of: those of a former state; ``None``: of now.
+        :raises TableNotFoundError: no table here, or none at that time.
+        :raises SnapshotGoneError: the version's entries were cleaned.
         """
+        if as_of is not None:
+            return self._opened(as_of).shape()
         metadata = self._found(self._open(LogDepth.BLIND)).state.metadata
         assert metadata is not None
         return arrow_schema(metadata), metadata.partition_columns

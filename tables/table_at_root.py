@@ -28,7 +28,7 @@ from .store_check import ATOMIC
 
 @dataclass(frozen=True)
 class TableAtRoot:
-    """A table and its columns, as they are now.
+    """A table and its columns, as they are now or were.
 
     :param opened: the newest state of a Delta table, whose log has told the columns.
     """
@@ -37,6 +37,12 @@ class TableAtRoot:
     schema: pa.Schema
     partition_by: tuple[str, ...]
     opened: OpenedTable | None = None
+
+    def at(self, as_of: AsOf) -> TableAtRoot:
+        """The same table, by the columns that a Delta table had at a moment."""
+        if not isinstance(self.table, DeltaTable):
+            return self
+        return TableAtRoot(self.table, *self.table.shape(as_of))
 
     def snapshot(
         self, partitions: Collection[str] | None = None, as_of: AsOf | None = None

@@ -132,13 +132,15 @@ def load(
     # Of a former state, or of a job's rows, the files of now are not asked for.
     is_newest = as_of is None and job is None
     found = open_at_root(table) if is_newest else find_at_root(table)
-    source, schema = found.table, found.schema
     if job is not None:
+        source = found.table
         state = _rows_of_job(source, job, partitions, where, as_of)
         shown = list(columns) if columns is not None else state.schema.names
         types = spark_schema(state.schema, _needed(shown, where, state.schema))
         return _frame(spark, _ReadRequest(source, state, where, shown, types), way)[0]
     past = None if as_of is None else AsOf.parse(as_of)
+    found = found if past is None else found.at(past)
+    source, schema = found.table, found.schema
     names = list(columns) if columns is not None else schema.names
     types = spark_schema(schema, _needed(names, where, schema))
     snapshot = plan_on(found, reads, partitions, where, past)

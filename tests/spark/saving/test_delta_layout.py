@@ -119,6 +119,19 @@ def test_frames_lie_in_a_data_root_and_are_loaded_from_there_and_after_a_checkpo
     assert found(load(spark, url)) == [row for row in rows if row[0] != 2]
 
 
+def test_former_state_is_loaded_by_the_columns_of_then(spark: Any, url: str) -> None:
+    more = spark.createDataFrame([(4, "a", 5)], "n int, p string, added int")
+    save(more, url, layout="delta", options={"mergeSchema": "true"})
+    others = spark.createDataFrame([("a", "x")], "p string, other string")
+    options = {"replaceTable": "true", "overwriteSchema": "true"}
+    save(others, url, mode="overwrite", layout="delta", options=options)
+    assert load(spark, url).columns == ["p", "other"]
+    assert load(spark, url, as_of=0).columns == ["n", "p"]
+    assert found(load(spark, url, as_of=0, where="p = 'a'")) == [(1, "a"), (2, "a")]
+    then = load(spark, url, as_of=1, partitions=["p=a"], columns=["n", "added"])
+    assert found(then.where("n > 1")) == [(2, None), (4, 5)]
+
+
 def test_a_former_state_of_a_table_of_directories_is_refused(spark: Any, s3_bucket: Bucket) -> None:
     url = f"s3://{s3_bucket.name}/listed"
     save(spark.createDataFrame([(1, "a")], "n int, p string"), url)
