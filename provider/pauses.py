@@ -10,11 +10,17 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
 
 
+#: Seconds in the triggerer. Airflow 3.3 sees up to five seconds late that the process of a task
+#: which has deferred is gone; where the task is at work again by then, it is taken for a dead one.
+_SHORTEST = 10.0
+
+
 def pause_deferred(
     task: BaseOperator, seconds: float, method_name: str, kwargs: Mapping[str, Any]
 ) -> NoReturn:
     """Defer a task for a while; it holds no worker meanwhile.
 
+    :param seconds: that it is to wait; some more where they are few.
     :param method_name: by which it goes on, with ``kwargs``.
     :raises TaskDeferred: always.
     """
@@ -22,5 +28,5 @@ def pause_deferred(
     from airflow.providers.common.compat.standard.triggers import TimeDeltaTrigger
 
     make: Any = TimeDeltaTrigger
-    trigger = make(timedelta(seconds=seconds))
+    trigger = make(timedelta(seconds=max(seconds, _SHORTEST)))
     task.defer(trigger=trigger, method_name=method_name, kwargs=dict(kwargs))

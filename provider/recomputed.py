@@ -16,10 +16,6 @@ from .pauses import pause_deferred
 if TYPE_CHECKING:
     from ..lineage.plan import Step
 
-#: Seconds in the triggerer. Airflow 3.3 sees up to five seconds late that the process of a task
-#: which has deferred is gone; where the task is at work again by then, it is taken for a dead one.
-_SHORTEST_WAIT = 10.0
-
 
 @dataclass(frozen=True)
 class Again:
@@ -97,4 +93,4 @@ def wait(task: BaseOperator, seconds: float, deferrable: bool, progress: Kept) -
     if not deferrable:
         time.sleep(seconds)
         return
-    pause_deferred(task, max(seconds, _SHORTEST_WAIT), "proceed", {"progress": progress.said()})
+    pause_deferred(task, seconds, "proceed", {"progress": progress.said()})

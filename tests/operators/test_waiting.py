@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -257,6 +258,11 @@ class TestDeferred:
         with pytest.raises(TaskDeferred) as again:
             task.wait_over(context, None, waiting_since=since)
         assert again.value.kwargs == {"waiting_since": since}
+        with pytest.raises(TaskDeferred) as last:
+            task.wait_over(context, None, waiting_since=time.time() - 3599)
+        # Airflow takes a task that is back at once for one that has died.
+        _, said = last.value.trigger.serialize()
+        assert said["moment"] > datetime.now(UTC) + timedelta(seconds=9)
         with pytest.raises(AirflowFailException, match="after wait_for_other_runs=3600 s"):
             task.wait_over(context, None, waiting_since=since - 3601)
         assert spark.calls() == []
