@@ -180,11 +180,12 @@ def _check_places(given: Mapping[str, Any], conn_id: str) -> None:
                 remedy="Mend it in the connection's extra.",
             )
     refuse_arn(given.get("table_root", ""))
-    if "table_root" in given and not _ROOT.match(given["table_root"]):
+    root = given.get("table_root")
+    if root is not None and (not _ROOT.match(root) or root != root.strip()):
+        # A blank at the end would be part of a folder's name: another place than is meant.
         raise InvalidInputError(
-            f"The connection {conn_id!r} has table_root={given['table_root']!r}, which is no "
-            "place on S3.",
-            remedy="Give it as s3://bucket or s3://bucket/prefix.",
+            f"The connection {conn_id!r} has table_root={root!r}, which is no place on S3.",
+            remedy="Give it as s3://bucket or s3://bucket/prefix, without blanks around it.",
         )
 
 

@@ -98,6 +98,7 @@ def test_login_and_password_are_refused(field: str) -> None:
         ({"purge_older_than_hours": True}, "purge_older_than_hours=True"),
         ({"table_root": "lake/warehouse"}, "'lake/warehouse', which is no place on S3"),
         ({"table_root": "s3://"}, "'s3://', which is no place on S3"),
+        ({"table_root": "s3://lake/wh "}, "'s3://lake/wh ', which is no place on S3"),
         ({"table_root": 5}, "table_root=5, which is no text"),
         ({"data_root": 5}, "data_root=5, which is no text"),
         ({"data_root": "fast"}, "'zr' has data_root='fast', which is no data root"),
