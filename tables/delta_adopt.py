@@ -124,6 +124,8 @@ def _unreadable(footer: pq.FileMetaData) -> str:
         unit = _unit(leaf)
         if unit in ("nanoseconds", "milliseconds"):
             return f"{leaf.path} has times of {unit}; Delta's have microseconds"
+        if leaf.logical_type.type == "FLOAT16":
+            return f"{leaf.path} has floats of 16 bits; Delta's have 32 or 64"
     return ""
 
 

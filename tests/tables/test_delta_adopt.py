@@ -197,6 +197,10 @@ UNFIT: dict[str, tuple[dict[str, pa.Table | bytes], str]] = {
         {"a.parquet": pa.table({"at": pa.array([1], pa.timestamp("ms"))})},
         "at has times of milliseconds",
     ),
+    "floats of 16 bits": (
+        {"a.parquet": pa.table({"x": pa.array([1.5], pa.float16())})},
+        "x has floats of 16 bits",
+    ),
     "an unsigned type": (
         {"a.parquet": pa.table({"id": pa.array([1], pa.uint32())})},
         "no type for the columns of the files: id is uint32",
