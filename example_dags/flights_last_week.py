@@ -6,10 +6,8 @@ run (a backfill, a cleared day, a slow one) has older rows of most of them. Unde
 its task is skipped, before Spark starts, where none is left. What comes after it runs all the same,
 by ``none_failed``.
 
-To load older rows on purpose, run a backfill of their day with ``policy`` set to ``last_wins``::
-
-    airflow backfill create --dag-id flights_last_week --from-date 2013-01-09 \\
-        --to-date 2013-01-09 --dag-run-conf '{"policy": "last_wins"}'
+To load older rows on purpose, run a backfill of their days whose configuration (``--dag-run-conf``)
+sets ``policy`` to ``last_wins``.
 """
 
 from __future__ import annotations
