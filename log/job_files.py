@@ -20,9 +20,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from ..committer.errors import RecordDamagedError
+from ..committer.format.run_file import file_of_run
 from .actions import (
     ActionReader,
     AddFile,
@@ -65,7 +65,7 @@ class JobFiles:
         return f"{self.waiting}{job}.json"
 
     def run(self, key: str) -> str:
-        return f"{self.control}runs/{quote(key, safe='')}.json"
+        return f"{self.control}runs/{file_of_run(key)}"
 
     @property
     def kept(self) -> str:

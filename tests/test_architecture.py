@@ -52,6 +52,7 @@ ONLY = {
     ("orchestration", "spark"): "zero_rename.spark.startup",
     ("log", "committer"): (
         *("zero_rename.committer.store", "zero_rename.committer.errors"),
+        "zero_rename.committer.format.run_file",
         "zero_rename.committer.format.run_rank",
         "zero_rename.committer.format.settling",
         "zero_rename.committer.format.records.partition_ranks",
@@ -76,7 +77,8 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "overview": {"errors", "store", "format", "commit", "upkeep"},
     },
     "committer/format": {
-        "layout": set(),
+        "run_file": set(),
+        "layout": {"run_file"},
         "row_changes": set(),
         "code_version": set(),
         "run_rank": {"layout"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import time
@@ -10,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from ..errors import InvalidInputError
 from ..store.fast_root import FAST, FastRoot
 from ..store.s3_urls import SCHEME, refuse_arn
+from .run_file import file_of_run
 
 if TYPE_CHECKING:
     from ..store.requests import ListedObject
@@ -278,7 +277,7 @@ class TableRoot:
 
     def run_key(self, idempotency_key: str) -> str:
         """The key of a run's head: readable, and unique by a digest."""
-        return self._control("runs", _file_of(idempotency_key))
+        return self._control("runs", file_of_run(idempotency_key))
 
     @property
     def failures_prefix(self) -> str:
@@ -286,7 +285,7 @@ class TableRoot:
 
     def failure_key(self, idempotency_key: str) -> str:
         """The key of a run's last failure."""
-        return self._control("failures", _file_of(idempotency_key))
+        return self._control("failures", file_of_run(idempotency_key))
 
     @property
     def inputs_prefix(self) -> str:
@@ -370,9 +369,3 @@ def _partition_in(folder: str) -> str | None:
     one folder many times."""
     names = folder.split("/")
     return None if any(is_hidden(name) or not name for name in names) else folder
-
-
-def _file_of(idempotency_key: str) -> str:
-    """A file's name for a run's key: readable, and unique by a digest."""
-    digest = hashlib.sha256(idempotency_key.encode()).hexdigest()[:16]
-    return f"{quote(idempotency_key, safe='')[:80]}-{digest}.json"

@@ -46,6 +46,19 @@ def test_run_whose_driver_died_before_its_report_is_done_long_after(table: LogTa
     assert table.run(open_log_job(LAYOUT, ids("new"), {}, run="new")).done is None
 
 
+def test_report_of_a_run_with_a_long_key_has_a_name_that_stores_take(table: LogTable) -> None:
+    long = "ежедневная загрузка/" * 60
+    for run in (f"{long}1", f"{long}2"):
+        table.append("1", run=run)
+        for number in range(3):
+            table.append("2", run=f"{run}, {number}")
+        opened = table.run(open_log_job(LAYOUT, ids(f"again {run[-1]}"), {}, run=run))
+        assert opened.done is not None
+        assert opened.done.entry is None or opened.done.entry.transaction("zero_rename.run/" + run)
+    # MinIO takes 255 bytes of each part of a key, S3 1,024 of a whole one.
+    assert max(len(part) for key in table.store.keys("") for part in key.split("/")) <= 255
+
+
 def interrupted(work: Any, number: int, act: Callable[[], Any]) -> Any:
     """Carry out a step, and something else right before one of its requests."""
     step, answer = flatten(work), None
