@@ -80,8 +80,10 @@ def meet(named: Collection[str], folders: Collection[str]) -> bool:
 
 
 def is_at_work(it: StoredTry) -> bool:
-    """Tell whether a try has not ended, as far as its record says."""
-    return it.record.state == SUBMITTED and it.silent_for < it.patience
+    """Tell whether a try has not ended, as far as its record says. Its application may outlive its
+    task, and still write."""
+    is_in_hand = it.record.state == SUBMITTED and it.silent_for < it.patience
+    return is_in_hand or it.may_be_writing
 
 
 def has_committed(record: TryRecord) -> bool:

@@ -82,7 +82,7 @@ def _replaces(root: TableRoot, it: StoredTry, key: str, since: float) -> bool:
     if not replaces(record) or not meet(record.partitions, (partition,) if partition else ()):
         return False
     has_replaced = has_committed(record) and written_at(record) >= int(since)
-    return has_replaced or is_at_work(it) or it.may_be_writing
+    return has_replaced or is_at_work(it)
 
 
 def _named(marker: Marker) -> list[str]:

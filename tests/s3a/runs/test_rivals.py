@@ -8,7 +8,7 @@ from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.s3a_jobs import ROOT
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.rivals import loads_of_others, written_rivals
+from zero_rename.s3a.runs.rivals import living_rivals, loads_of_others, written_rivals
 from zero_rename.s3a.runs.try_record import (
     FAILED,
     WRITING,
@@ -83,6 +83,18 @@ def test_try_that_recovery_closed_with_a_finished_write_counts(
     rival = opened(store, "other", WRITTEN, WRITING)
     rolled_back(store, rival)
     assert met_by(store, mine) == [rival.uuid]
+
+
+def test_try_whose_application_writes_after_its_task_has_failed_is_at_work_until_it_is_silent(
+    store: MemoryDriver, clock: ManualClock
+) -> None:
+    rival = opened(store, "other", WRITING)
+    store.run(ledger.note_failed(ROOT, rival))
+    clock.advance(60)
+    mine = opened(store, "mine")
+    assert [it.uuid for it in store.run(living_rivals(ROOT, mine)).known] == [rival.uuid]
+    clock.advance(40)
+    assert store.run(living_rivals(ROOT, mine)).known == ()
 
 
 def test_try_that_failed_before_it_wrote_does_not_count(
