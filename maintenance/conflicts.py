@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 #: Conflicts that a report names at most; a table's record has all.
 MOST_CONFLICTS = 200
+#: The note of a report about a folder in which there is nothing to look at.
+_NOTHING = "There is no table, and no destination of Hadoop's committers."
 
 
 @dataclass(frozen=True)
@@ -119,14 +121,15 @@ def find_below(
     table: Table, get_table: Callable[[str], Table], seconds: float | None = None
 ) -> list[ConflictReport]:
     """Find the conflicts where somebody names a folder: at the destination, or at all below a
-    directory.
+    directory. Where there is none, the report of the folder says so.
 
     :param get_table: opens a destination by its URL.
     """
     if found := find_here(table, seconds):
         return found
     places = table.run(destinations_in(table.root))
-    return [it for one in places for it in find_at(get_table(one.root.url), one, seconds)]
+    found = [it for one in places for it in find_at(get_table(one.root.url), one, seconds)]
+    return found or [ConflictReport(table.root.url, "", (), 0.0, 0.0, notes=(_NOTHING,))]
 
 
 def resolve_by_restore(
@@ -166,9 +169,7 @@ def _destination(table: Table) -> Destination:
     if not place.is_directory:
         return place
     raise InvalidInputError(
-        "There is no table, and no destination of Hadoop's committers. Nothing was changed.",
-        table=table.root.url,
-        remedy="Name a table's root.",
+        f"{_NOTHING} Nothing was changed.", table=table.root.url, remedy="Name a table's root."
     )
 
 

@@ -129,7 +129,8 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
         if errors:
             for other in errors[1:]:
                 errors[0].add_note(str(other))
-            raise errors[0]
+            with final_where_refused():
+                raise errors[0]
         if said:
             raise AirflowFailException(
                 f"{said} Conflicts are settled by ResolveConflictsOperator, or `zero-rename "

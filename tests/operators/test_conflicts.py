@@ -111,6 +111,23 @@ def rows(table: Table | DeltaTable) -> int:
 
 
 class TestFind:
+    def test_folder_without_a_table_is_named_in_the_report(
+        self, tables: Tables, connection: str
+    ) -> None:
+        """Its name may be a slip, by which nobody would ever hear of a conflict."""
+        report, pushed = find(connection, tables=["flightz"], fail_on="unresolved")
+        (found,) = report["tables"]
+        assert (found["table"], found["conflicts"]) == (tables.url("flightz"), [])
+        assert found["notes"] == ["There is no table, and no destination of Hadoop's committers."]
+        assert found["notes"][0] in pushed["markdown"]
+
+    def test_table_whose_writers_do_not_notice_each_other_fails_for_good(
+        self, tables: Tables, connection: str
+    ) -> None:
+        tables.load(1, coordination="none")
+        with pytest.raises(AirflowFailException, match="coordination"):
+            find(connection, tables="flights")
+
     @pytest.mark.parametrize("named", [{}, {"tables": ["damaged", "flights"]}], ids=["all", "two"])
     def test_table_that_cannot_be_looked_at_does_not_hide_the_conflicts_of_others(
         self, tables: Tables, connection: str, named: dict[str, Any]
