@@ -60,6 +60,7 @@ ONLY = {
     ("layouts", "committer"): (
         *("zero_rename.committer.store", "zero_rename.committer.errors"),
         "zero_rename.committer.format.records.success_marker",
+        "zero_rename.committer.format.schema.spark_types",
     ),
 }
 #: Within a folder: the rooms, and modules that lie beside them, that each may import besides

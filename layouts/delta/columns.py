@@ -13,7 +13,8 @@ timestamp[us]                  timestamp_ntz, a feature    the same
 list, map, struct              array, map, struct          the same
 uint8, uint16, uint32          short, integer, long        the wider type
 fixed_size_binary              binary                      binary
-uint64, time, duration, null   refused
+uint64, time, duration, null,  refused
+Spark's variants
 =============================  ==========================  ==========================
 """
 
@@ -28,6 +29,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from ...committer.errors import RecordDamagedError, TableMismatchError, UnsupportedTypeError
+from ...committer.format.schema.spark_types import is_variant
 from ...log.actions import LogMetadata, LogProtocol
 from . import features
 
@@ -66,6 +68,13 @@ def storable(schema: pa.Schema) -> pa.Schema:
 
 
 def _storable(kind: pa.DataType, path: str) -> pa.DataType:
+    if is_variant(kind):
+        # As a struct nobody could tell its values from others of the same fields.
+        raise UnsupportedTypeError(
+            f"The column {path!r} is a variant, which needs a feature of Delta's that is not "
+            "supported here. Nothing was written.",
+            remedy="Store it as a string, by to_json(…), or write it to a table of directories.",
+        )
     if pt.is_struct(kind):
         return pa.struct([it.with_type(_storable(it.type, f"{path}.{it.name}")) for it in kind])
     if pt.is_map(kind):

@@ -323,6 +323,17 @@ class TestColumns:
             write(table, odd)
         assert keys(table) == []
 
+    def test_variant_of_spark_is_refused_by_its_column(self, table: DeltaTable) -> None:
+        marked = pa.field("metadata", pa.binary(), metadata={"variant": "true"})
+        variant = pa.struct([pa.field("value", pa.binary()), marked])
+        for kind in (variant, pa.list_(variant), pa.struct([("part", variant)])):
+            with (
+                pytest.raises(UnsupportedTypeError, match=r"'v.*' is a variant"),
+                table.job(pa.schema([("v", kind)])),
+            ):
+                pass
+        assert not table.exists()
+
     def test_null_in_a_column_that_must_not_be_null_is_refused(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5)))
         log = f"{table.root.prefix}/_delta_log/{0:020}.json"

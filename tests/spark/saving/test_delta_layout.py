@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,12 @@ from conftest import Bucket
 
 from zero_rename import Table
 from zero_rename.committer import Committed, UnpublishedJob
-from zero_rename.committer.errors import CommitConflictError, InvalidInputError, TableMismatchError
+from zero_rename.committer.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    TableMismatchError,
+    UnsupportedTypeError,
+)
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import TableLayout
 from zero_rename.committer.format.layout import TableRoot
@@ -18,6 +24,7 @@ from zero_rename.spark import delete, load, merge, save
 from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
+VARIANT = "parse_json('{}')"
 
 
 def found(frame: Any) -> list[tuple[Any, ...]]:
@@ -117,6 +124,16 @@ def test_frames_lie_in_a_data_root_and_are_loaded_from_there_and_after_a_checkpo
     table.checkpoint(apply=True)
     assert table.not_durable() == []
     assert found(load(spark, url)) == [row for row in rows if row[0] != 2]
+
+
+@pytest.mark.parametrize("value", [VARIANT, f"array({VARIANT})", f"struct({VARIANT} AS a, 1 AS b)"])
+def test_variant_is_refused_by_its_column(spark: Any, s3_bucket: Bucket, value: str) -> None:
+    url = f"s3://{s3_bucket.name}/variants"
+    frame = spark.sql(f"SELECT 1 AS id, {value} AS c")
+    for write in (save, partial(merge, on=["id"])):
+        with pytest.raises(UnsupportedTypeError, match=r"'c.*' is a variant"):
+            write(frame, url, layout="delta")
+    assert not DeltaTable(url).exists()
 
 
 def test_former_state_is_loaded_by_the_columns_of_then(spark: Any, url: str) -> None:
