@@ -20,6 +20,7 @@ from ..format.parquet.footers import count_rows
 from ..format.parquet.reader import check_columns, read_batches
 from ..format.parquet.row_filter import Filter, RowFilter
 from ..format.records.data_file import DataFile
+from ..format.schema.directory import canonical_name
 from ..store.driver import Driver
 from .current_table import stored_in
 from .partition_condition import PartitionCondition, wanted_files
@@ -137,15 +138,24 @@ class TableScan:
     def files(self) -> tuple[DataFile, ...]:
         """The files that rows may be wanted of, as far as the table has that on record."""
         state, named = self.snapshot, self._plan.partitions
-        if named is not None:
-            shape = (state.schema, state.partition_by)
-            named = stored_in(state.root, lambda: shape, named)
+        kept = None if named is None else self._kept(named)
         if self._row_filter is not None:
-            return wanted_files(state, self._row_filter, named)
-        if named is None:
+            return wanted_files(state, self._row_filter, kept)
+        if kept is None:
             return state.files
-        kept = {name for name in state.by_partition() if name in named}
         return tuple(file for file in state.files if file.partition in kept)
+
+    def _kept(self, partitions: Collection[str]) -> frozenset[str]:
+        """Return the names of partitions as the state has them: what another committer wrote is
+        there as its folders are named."""
+        state = self.snapshot
+        schema, by = state.schema, state.partition_by
+        named = stored_in(state.root, lambda: (schema, by), partitions)
+
+        def is_meant(name: str) -> bool:
+            return name in named or canonical_name(name, schema, by) in named
+
+        return frozenset(filter(is_meant, state.by_partition()))
 
     @cached_property
     def _row_filter(self) -> RowFilter | None:

@@ -443,6 +443,16 @@ class TestAdopting:
         assert empty.table.schema.field("month").type == pa.string()
         assert empty.ids(partitions=["month=01"]) == [1]
 
+    @pytest.mark.parametrize("name", ["month=01", "month=1"])
+    @pytest.mark.parametrize("asked", [{}, {"filter": [("id", ">", 0)]}], ids=str)
+    def test_partition_of_a_directory_is_read_by_either_spelling(
+        self, empty: Directory, name: str, asked: dict[str, Any]
+    ) -> None:
+        empty.parquet("month=01/part-0.parquet", [1])
+        empty.parquet("month=02/part-0.parquet", [2])
+        found = empty.table.scan([name], **asked)
+        assert (found.to_arrow()["id"].to_pylist(), found.count()) == ([1], 1)
+
     def test_what_no_reader_saw_is_seen_again(self, empty: Directory) -> None:
         empty.load([1], day=1)
         empty.parquet("day=2/part-0.parquet", [2])
