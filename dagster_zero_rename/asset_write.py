@@ -47,7 +47,7 @@ from .event_metadata import (
     partition_metadata,
     table_metadata,
 )
-from .key_paths import Layout, PartitionExpr, key_paths, path_columns
+from .key_paths import Layout, PartitionExpr, key_paths, layout_of, path_columns
 from .registration import Registration
 from .rows import Rows, is_spark_frame, rows_of
 from .waiting import wait_for_others
@@ -175,6 +175,12 @@ class _Job:
         known = self.layout.partition_by
         return path_columns(self.paths) if known is None else known
 
+    def schema_of(self, rows: Rows) -> pa.Schema:
+        """Return the columns that are written: the table's, if no row says others."""
+        if rows.schema is None:
+            return self.table.schema
+        return self.layout.schema if rows.empty else rows.schema
+
     @property
     def named(self) -> tuple[str, ...] | None:
         """The partitions that may be written; ``None`` of an asset without partitions."""
@@ -244,7 +250,7 @@ def asset_paths(step: AssetStep, policy: WritePolicy, layout: Layout) -> dict[st
 def _layout(table: AssetTable, schema: pa.Schema | None) -> Layout:
     """The table's, or that of the rows which are to make it."""
     try:
-        return Layout(table.schema, table.partition_by)
+        return layout_of(table, schema)
     except TableNotFoundError:
         if schema is None:
             raise
@@ -311,7 +317,7 @@ def _write(job: _Job, rows: Rows) -> Committed:
         return _merge(job, rows)
     replacing = mode is Mode.REPLACE
     write = job.table.job(
-        job.layout.schema if rows.empty or rows.schema is None else rows.schema,
+        job.schema_of(rows),
         mode=mode,
         replace_partitions=job.named if replacing else None,
         replace_table=replacing and job.named is None,
@@ -337,7 +343,7 @@ def _merge(job: _Job, rows: Rows) -> Committed:
         "across_partitions": policy.across_partitions is True,
     }
     if rows.empty:  # Which may not even have these columns.
-        given, words = job.layout.schema.empty_table(), {}
+        given, words = job.schema_of(rows).empty_table(), {}
     else:
         batches = [pa.Table.from_batches([batch]) for batch in rows.batches]
         given = pa.concat_tables(batches, promote_options="permissive")

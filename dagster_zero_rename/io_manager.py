@@ -10,7 +10,7 @@ from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
 from .asset_step import begin_reads, step_of
 from .failures import final_failures
 from .frames import is_spark, read_as
-from .key_paths import Layout, key_paths
+from .key_paths import key_paths, layout_of
 from .op_values import default_io_manager, is_asset_input
 from .resource import PARTITION_EXPR, ZeroRenameResource
 
@@ -88,7 +88,7 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
         table = tables.read_table(asset, metadata)
         name = asset.to_user_string()
         try:
-            layout = Layout(table.schema, table.partition_by)
+            layout = layout_of(table)
         except TableNotFoundError as error:
             raise TableNotFoundError(
                 f"There is no table of the asset {name!r}; nothing was read.",

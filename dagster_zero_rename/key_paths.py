@@ -23,7 +23,9 @@ from zero_rename.committer.format.schema.hive_paths import (
     partition_path,
 )
 from zero_rename.committer.format.schema.types import normalise
+from zero_rename.committer.table import Table
 from zero_rename.orchestration.runs.partitions import check_partition_format
+from zero_rename.tables import DeltaTable
 
 #: A column, or a path with ``strftime`` codes; by dimension where there are several.
 PartitionExpr = str | Mapping[str, str]
@@ -39,6 +41,27 @@ class Layout:
 
     schema: pa.Schema
     partition_by: tuple[str, ...] | None
+
+
+def layout_of(table: Table | DeltaTable, written: pa.Schema | None = None) -> Layout:
+    """Return the columns of a table. What another committer wrote has no record of them: there the
+    rows to be written tell their types. Otherwise a key that is no time is a folder's name as it
+    is, though that looks like a number: ``store=01``.
+
+    :param written: the columns of these rows.
+    :raises TableNotFoundError: there is no table, and no file.
+    """
+    if isinstance(table, DeltaTable):
+        return Layout(table.schema, table.partition_by)
+    if (shape := table.recorded_shape()) is not None:
+        return Layout(*shape)
+    schema, partition_by = table.schema, table.partition_by
+    if written is not None:
+        return Layout(written, partition_by)
+    for index, field in enumerate(schema):
+        if field.name in partition_by and not holds_times(field.type):
+            schema = schema.set(index, pa.field(field.name, pa.string()))
+    return Layout(schema, partition_by)
 
 
 def key_paths(

@@ -58,7 +58,7 @@ from zero_rename.tables import DeltaTable
 
 from ..asset_write import CONTENT, SCHEMA_MODE, asset_paths, earlier_commit, tell
 from ..failures import BEFORE_WAIT, final_failure, final_failures
-from ..key_paths import Layout, PartitionExpr
+from ..key_paths import Layout, PartitionExpr, layout_of
 from ..waiting import wait_for_others
 from .service_request import completed, service_named
 
@@ -325,9 +325,11 @@ class NativeLoad(SparkLoad):
     def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
         """Tell what the application committed, by what the table says."""
         committed = self.earlier or self._committed()
+        # A table that the application has made has types by now.
+        paths = run_paths(self.step, self.table, self.policy)
         seconds = time.monotonic() - self._began
-        tell(self.step, self.table, committed, self.paths, self.policy, seconds)
-        check_partitions(self.table, committed, self.paths.values())
+        tell(self.step, self.table, committed, paths, self.policy, seconds)
+        check_partitions(self.table, committed, paths.values())
         return self.materialized(reported)
 
     def _committed(self) -> Committed:
@@ -400,7 +402,7 @@ def _layout(step: AssetStep, table: AssetTable, expr: PartitionExpr | None) -> L
     """The table's; of one that the application is to make, the columns that hold the keys, whose
     types nobody knows yet."""
     try:
-        return Layout(table.schema, table.partition_by)
+        return layout_of(table)
     except TableNotFoundError:
         named = [expr] if isinstance(expr, str) else list((expr or {}).values())
         if isinstance(step.partitions_def, dg.MultiPartitionsDefinition):

@@ -12,7 +12,7 @@ import dagster as dg
 from dagster._time import get_current_datetime
 
 from ..event_metadata import job_of
-from ..key_paths import Layout, key_paths
+from ..key_paths import Layout, key_paths, layout_of
 from ..resource import PARTITION_EXPR, TABLE, ZeroRenameResource
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class AssetReference:
     key: dg.AssetKey
     partitions_def: dg.PartitionsDefinition | None = None
     metadata: Mapping[str, Any] | None = None
-    _paths: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _paths: dict[str, dict[str, str]] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(
@@ -90,7 +90,9 @@ class AssetReference:
         :raises TableNotFoundError: no table here.
         :raises InvalidInputError: as :func:`.key_paths.key_paths`.
         """
-        layout = Layout(table.schema, table.partition_by)
+        return self._paths_in(layout_of(table), keys)
+
+    def _paths_in(self, layout: Layout, keys: Any) -> dict[str, str]:
         expr = (self.metadata or {}).get(PARTITION_EXPR)
         return key_paths(self.name, keys, self.partitions_def, expr, layout)
 
@@ -103,8 +105,10 @@ class AssetReference:
             return {}
         with dg.partition_loading_context(dynamic_partitions_store=instance):
             now = self.partitions_def.get_partition_keys()
-        self._paths.update(self.paths([key for key in now if key not in self._paths], table))
-        return {self._paths[key]: key for key in now}
+        layout = layout_of(table)
+        known = self._paths.setdefault(_kinds(layout), {})
+        known.update(self._paths_in(layout, [key for key in now if key not in known]))
+        return {known[key]: key for key in now}
 
     def partitions_to_come(
         self, table: AssetTable, instance: dg.DagsterInstance
@@ -123,6 +127,12 @@ class AssetReference:
         with dg.partition_loading_context(max(ends), instance):
             then = self.partitions_def.get_partition_keys()
         return frozenset(self.paths([key for key in then if key not in now], table).values())
+
+
+def _kinds(layout: Layout) -> str:
+    """Return what tells partition columns from others, and from those of other types."""
+    by = layout.partition_by or ()
+    return "/".join(str(layout.schema.field(name)) for name in by)
 
 
 def _time_windows(

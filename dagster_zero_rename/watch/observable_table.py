@@ -4,7 +4,9 @@ from typing import Any
 
 import dagster as dg
 
+from zero_rename.committer.commit.snapshot import Snapshot
 from zero_rename.committer.format.records.inputs import content_of
+from zero_rename.committer.format.schema.directory import canonical_name
 
 from ..event_metadata import version_of
 from .asset_reference import RESOURCE, AssetReference
@@ -52,8 +54,16 @@ def observable_table(
         keys = reference.keys(target, context.instance)
         emptied = dict.fromkeys(state.versions, ())
         held = {**emptied, **state.by_partition()}
+        if state.lists:
+            # A format may spell another committer's folders otherwise: month=1 for month=01.
+            spelled = {_canonical(state, path): key for path, key in keys.items()}
+            keys = {**{path: spelled.get(_canonical(state, path), "") for path in held}, **keys}
         return dg.DataVersionsByPartition(
-            {keys[path]: content_of(files) for path, files in held.items() if path in keys}
+            {key: content_of(files) for path, files in held.items() if (key := keys.get(path))}
         )
 
     return observed
+
+
+def _canonical(state: Snapshot, partition: str) -> str:
+    return canonical_name(partition, state.schema, state.partition_by) or partition

@@ -11,7 +11,7 @@ from dagster._core.test_utils import freeze_time
 
 from dagster_zero_rename import ZeroRenameResource, heads_sensor, observable_table
 from dagster_zero_rename.event_metadata import version_of
-from dagster_zero_rename.watch.asset_reference import AssetReference
+from dagster_zero_rename.watch import asset_reference
 from support.dagster_loads import DAYS, SCHEMA, Load, days, flights
 from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.store.requests import ListedObject
@@ -235,13 +235,13 @@ def test_a_key_is_looked_up_once(
     zero: ZeroRenameResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    paths = AssetReference.paths
+    paths = asset_reference.key_paths
 
-    def counted(self: AssetReference, keys: Any, table: Any) -> dict[str, str]:
+    def counted(name: str, keys: Any, *of: Any) -> dict[str, str]:
         asked.append(len(keys))
-        return paths(self, keys, table)
+        return paths(name, keys, *of)
 
-    monkeypatch.setattr(AssetReference, "paths", counted)
+    monkeypatch.setattr(asset_reference, "key_paths", counted)
     ticks = Ticks(heads_sensor(SPEC), zero, instance)
     for day in (1, 2):
         job = commit(zero, day)

@@ -34,7 +34,7 @@ APPLICATION = "from support.s3a_stand_in import main\nmain()\n"
 
 
 def main(open_table: Callable[[str], Table] = Table) -> None:
-    """Write as the environment says: ``TEST_STAGE``, ``TEST_FAILS``, ``TEST_WRITES``."""
+    """Write as the environment says: ``TEST_STAGE``, ``TEST_FAILS``, ``TEST_WRITES``, ``TEST_FOLDER``."""
     stage = os.environ.get("TEST_STAGE", "written")
     fails = os.environ.get("TEST_FAILS") == "1"
     writes = int(os.environ.get("TEST_WRITES", "1"))
@@ -127,7 +127,7 @@ class Write:
         """One file of one row, named as the committer names it."""
         staging = self.record.committer in ("directory", "partitioned")
         name = f"part-00000-{self.record.uuid if staging else 'spark'}.parquet"
-        folder = self.record.partition or "day=1"
+        folder = self.record.partition or os.environ.get("TEST_FOLDER", "day=1")
         root = self.table.root
         if self.replacing:
             for file in self._listed(f"{root.prefix}/{folder}/"):
