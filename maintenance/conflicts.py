@@ -37,7 +37,7 @@ from ..s3a.runs.later_loads import refuse_later_loads
 from ..s3a.runs.ledger import runs_prefix
 from ..s3a.runs.run_conflicts import S3A, conflicts_key, find_s3a_conflicts
 from ..tables.table_at import delta_at
-from .destinations import destination_at, destinations_in
+from .destinations import NOTHING, destination_at, destinations_in
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 #: Conflicts that a report names at most; a table's record has all.
 MOST_CONFLICTS = 200
-#: The note of a report about a folder in which there is nothing to look at.
-_NOTHING = "There is no table, and no destination of Hadoop's committers."
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ def find_below(
         return found
     places = table.run(destinations_in(table.root))
     found = [it for one in places for it in find_at(get_table(one.root.url), one, seconds)]
-    return found or [ConflictReport(table.root.url, "", (), 0.0, 0.0, notes=(_NOTHING,))]
+    return found or [ConflictReport(table.root.url, "", (), 0.0, 0.0, notes=(NOTHING,))]
 
 
 def resolve_by_restore(
@@ -169,7 +167,7 @@ def _destination(table: Table) -> Destination:
     if not place.is_directory:
         return place
     raise InvalidInputError(
-        f"{_NOTHING} Nothing was changed.", table=table.root.url, remedy="Name a table's root."
+        f"{NOTHING} Nothing was changed.", table=table.root.url, remedy="Name a table's root."
     )
 
 

@@ -16,6 +16,8 @@ from ..committer.upkeep.upload_selection import UploadsPath
 from ..s3a.hadoop.job_traces import MAGIC_JOB, Marker, read_marker
 from ..s3a.runs.ledger import RUNS, runs_prefix
 
+#: What is said of a folder in which there is nothing to look after.
+NOTHING = "There is no table, and no destination of Hadoop's committers."
 _MARKER = "_SUCCESS"
 
 

@@ -17,6 +17,7 @@ from ..s3a.verification.markers import verify_markers
 from ..tables.table_at import delta_at
 from .conflicts import ConflictOrder, find_at, resolve_found
 from .delta import why_left, write_due_checkpoint
+from .destinations import NOTHING
 from .purging import PurgeOrder, SettledJob, purge_destination
 from .residue import NO_RESIDUE, ResidueReport, residue_lines
 
@@ -240,8 +241,7 @@ def as_markdown(done: Sequence[Upkeep], applied: bool, residue: ResidueReport = 
     ]
     registered = [f"* `{it.table}`: {_registered(it)}" for it in done if it.catalog]
     lines += ["", *registered] if registered else []
-    nothing = "There is no table, and no destination of Hadoop's committers."
-    text = "\n".join(lines if done else [*lines[:2], nothing, "", *residue_lines(residue)])
+    text = "\n".join(lines if done else [*lines[:2], NOTHING, "", *residue_lines(residue)])
     return text if len(text) <= _MARKDOWN else f"{text[:_MARKDOWN]}\n\n… the log has the rest"
 
 

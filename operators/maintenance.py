@@ -523,7 +523,7 @@ class MaintainTablesOperator(_Purging):
     ) -> list[Upkeep]:
         """:param places: what there is where a table was named; ``None``: that is to be seen."""
         from ..lineage import risks_of
-        from ..maintenance.destinations import destinations_in
+        from ..maintenance.destinations import NOTHING, destinations_in
         from ..maintenance.upkeep import Upkeep, look_after
         from ..tables.table_at import delta_at
 
@@ -536,6 +536,9 @@ class MaintainTablesOperator(_Purging):
                     with done.step():
                         done.notes += risks_of(delta_at(table), most, hook.get_conn())
                 found.append(done)
+            if places is None and all(it.is_empty_rest for it in found):
+                # Its name may be a slip, by which nobody would ever look after the table.
+                found[-1].notes.append(NOTHING)
         except Exception as error:
             # The others are looked after; this one is for who mends the program.
             self.log.exception("%s", named.root.url)

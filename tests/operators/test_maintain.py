@@ -107,6 +107,14 @@ def test_a_template_that_makes_no_tables(tables: Tables, connection: str, given:
         run_task(task, task_context(task))
 
 
+def test_folder_without_a_table_is_named_in_the_report(tables: Tables, connection: str) -> None:
+    tables.load(1)
+    report = run(connection, tables=["flights", "flightz"])
+    told = {it["table"]: it["notes"] for it in report["tables"]}
+    nothing = "There is no table, and no destination of Hadoop's committers."
+    assert told == {tables.url(): [], tables.url("flightz"): [nothing]}
+
+
 def test_what_would_take_long_to_be_made_again_is_told(tables: Tables, connect: Connect) -> None:
     """Of rows that lie in a fast root alone, and of which nothing says what they were made from."""
     connect("zr", extra={"table_root": tables.url("").rstrip("/"), "max_recompute": 3600})
