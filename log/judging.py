@@ -43,6 +43,9 @@ from .replay import LogState, Partition
 from .scope import ALL, NONE, Scope, read_scope
 from .settling import settles_of
 
+#: The parameter of an overwrite of Spark's that replaces the partitions of its rows alone.
+_DYNAMIC = "isDynamicPartitionOverwrite"
+
 
 class RunRepeated(Exception):
     """Another attempt of this run has committed, by an entry: its work is done."""
@@ -83,7 +86,9 @@ def replaced_by(entry: LogEntry, before: LogState) -> Scope:
     mode = parameters.get("mode") if isinstance(parameters, dict) else None
     if mode != "Overwrite" and "REPLACE" not in entry.operation and entry.operation != RESTORE:
         return NONE
-    if isinstance(parameters, dict) and parameters.get("predicate"):
+    if isinstance(parameters, dict) and (
+        parameters.get("predicate") or parameters.get(_DYNAMIC) in (True, "true")
+    ):
         touched = [before.partition(it) for it in entry.changes]
         known = frozenset(it for it in touched if it is not None)
         return Scope(known) if len(known) == len(set(touched)) else ALL

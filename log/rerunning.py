@@ -302,7 +302,7 @@ def _replaces(entry: LogEntry, add: AddFile, there: Collection[str], state: LogS
             return False  # Files that match in part are written again.
         # Without a predicate it removes all, or the partitions of its new files.
         removes = any(it.path in there for it in entry.of(RemoveFile))
-        return replaced_by(entry, state) == ALL and removes
+        return removes and replaced_by(entry, state).has(state.partition(add))
     return replaced_by(entry, state).has(state.partition(add))
 
 

@@ -134,6 +134,22 @@ def test_append_after_an_overwrite_of_another_engine_is_a_conflict(table: LogTab
         table.commit(job)
 
 
+@pytest.mark.parametrize("said", [True, "true"])
+def test_dynamic_overwrite_of_another_engine_meets_jobs_of_its_partitions_alone(
+    table: LogTable, said: object
+) -> None:
+    passes, replaces = table.job("2"), table.job("3", replaced=day("3"))
+    meets = table.job("1")
+    parameters = {"mode": "Overwrite", "isDynamicPartitionOverwrite": said}
+    info = {"operation": "WRITE", "operationParameters": parameters, "txnId": "spark"}
+    body = write_actions([CommitInfo(info), file_of("spark")])
+    table.put("00000000000000000001.json", body)
+    table.commit(passes)
+    table.commit(replaces)
+    with pytest.raises(CommitConflictError, match="replaced a partition that this job adds to"):
+        table.commit(meets)
+
+
 def test_replace_with_last_wins_removes_what_came_meanwhile(table: LogTable) -> None:
     job = table.job("1", replaced=day("1"), overtaking=Overtaking.LAST_WINS)
     table.append("1")

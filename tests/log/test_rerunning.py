@@ -176,6 +176,16 @@ class TestRewrittenRows:
         rewrite(table, path, operation="WRITE", mode="Overwrite")
         assert past(table) == RunPast(1, frozenset())
 
+    def test_are_gone_with_another_engine_s_overwrite_of_their_partition(
+        self, table: LogTable
+    ) -> None:
+        path = path_of(table.append("1", run="daily"))
+        parameters = {"mode": "Overwrite", "isDynamicPartitionOverwrite": True}
+        info = CommitInfo({"operation": "WRITE", "operationParameters": parameters})
+        actions = [info, RemoveFile(path, NOW, True, {"day": "1"}, 7), file_of("spark")]
+        table.put(f"{2:020d}.json", write_actions(actions))
+        assert past(table) == RunPast(1, frozenset())
+
     def test_are_gone_with_a_later_replace(self, table: LogTable) -> None:
         rewrite(table, path_of(table.append("1", run="daily")))
         table.replace("1", overtaking=Overtaking.LAST_WINS)
