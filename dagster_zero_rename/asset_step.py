@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 DOES_AGAIN = "zero_rename/does_again"
 #: Names of a job's idempotency key and owner that say that Dagster ran it.
 APPLICATION = "dagster"
+#: In the place of an op, of an asset that is no graph.
+_WHOLE = "-"
 #: An asset's table, of either layout.
 AssetTable = Table | DeltaTable
 
@@ -148,7 +150,7 @@ class AssetStep:
     def _op(self) -> str:
         """The op of a graph asset that this is, with its key in a map; of any other asset the
         same in all its steps, which Dagster may name otherwise in a run of fewer assets."""
-        return self.step.step.key.partition(".")[2] or "-"
+        return self.step.step.key.partition(".")[2] or _WHOLE
 
     def retries(self, owner: Owner) -> bool:
         """Tell whether this is a retry of what a job of this idempotency key did: that job is then
@@ -192,8 +194,7 @@ class AssetStep:
         :raises InvalidInputError: this try has written or reported the asset before, or another
             op has written it.
         """
-        op, _, chain = ("", "", "") if owner is None else _series_of(owner)
-        if chain == self.chain and op not in ("", self._op):
+        if owner is not None and (op := self._other_op(owner)):
             what = f"The op {op!r} has written the table of the asset "
             what += f"{self.asset.to_user_string()!r}, which the op {self._op!r} writes, too"
         elif self.made(owner) or root.url in _told.get(self.step, ()):
@@ -206,6 +207,27 @@ class AssetStep:
             job=job,
             remedy="Hand all rows over in one call: an iterator of tables or frames is one.",
         )
+
+    def _other_op(self, owner: Owner) -> str:
+        """Return the op of the same graph asset and chain that a job is of; ``""``: it is of none,
+        or of this one."""
+        op, _, chain = _series_of(owner)
+        mine = (self.job, self.asset.to_user_string(), self.chain)
+        same = (owner.dag_id, owner.task_id, chain) == mine
+        return op if same and op != self._op else ""
+
+    def refuse_beside(self, table: AssetTable) -> None:
+        """See that no other op of a graph asset has committed its table since this one looked. To
+        be called once a job is open: that fences a job of another op that is open, too.
+
+        :raises InvalidInputError: one has: its rows would be taken for an earlier try's.
+        """
+        if self._op == _WHOLE:
+            return
+        job = table.job_of_key(self.idempotency_key)
+        owner = None if job is None else table.owner_of(job)
+        if owner is not None and self._other_op(owner):
+            self.refuse_second(owner, table.root, job)
 
     def note_told(self, root: TableRoot) -> None:
         """Note that this try has told Dagster what a table holds."""
@@ -233,9 +255,9 @@ class AssetStep:
 
     def owns(self, owner: Owner) -> bool:
         """Whether a job is of this chain's work on the asset, in whatever run and try."""
-        op, _, chain = _series_of(owner)
+        chain = _series_of(owner)[2]
         mine = (self.job, self.asset.to_user_string(), self.chain)
-        return (owner.dag_id, owner.task_id, chain) == mine and op in ("", self._op)
+        return (owner.dag_id, owner.task_id, chain) == mine and not self._other_op(owner)
 
     def made(self, owner: Owner | None) -> bool:
         """Whether a job of this idempotency key is of this very try."""

@@ -329,6 +329,7 @@ def _write(job: _Job, rows: Rows) -> Committed:
         **job.policies,
     )
     with write:
+        job.step.refuse_beside(job.table)
         for batch in rows.batches:
             write.write(batch)
     assert write.committed is not None

@@ -2,7 +2,7 @@
 over: blocking checks that failed, ranges whose keys have changed, second writes of an asset."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import dagster as dg
@@ -11,8 +11,9 @@ import pytest
 from dagster._core.storage.tags import ASSET_RESUME_RETRY_TAG
 
 from dagster_zero_rename import ZeroRenameResource
+from dagster_zero_rename.asset_step import AssetStep
 from support import dagster_loads
-from support.dagster_loads import DAYS, TABLES, Load, days, fail, rows
+from support.dagster_loads import DAYS, SCHEMA, TABLES, Load, days, fail, rows
 
 pytestmark = pytest.mark.memory_s3
 
@@ -95,6 +96,26 @@ def written_by_two_ops():
     return write_other(write_one())
 
 
+@dg.op(required_resource_keys={"zero"})
+def write_beside(context: dg.AssetExecutionContext) -> None:
+    zero, step = context.resources.zero, AssetStep.of(context)
+    other = replace(step.owner, series=f"other_op {(step.owner.series or '').partition(' ')[2]}")
+
+    def overtaken() -> Iterator[pa.Table]:
+        """Rows that are asked for once nothing is found to be committed."""
+        key = {"idempotency_key": step.idempotency_key, "owner": other}
+        with zero.table("written_beside").job(SCHEMA, partition_by=["day"], **key) as job:
+            job.write(a_row(1))
+        yield a_row(2)
+
+    zero.write(context, overtaken(), mode="append")
+
+
+@dg.graph_asset(**of_days)
+def written_beside():
+    return write_beside()
+
+
 @dg.op(out=dg.DynamicOut(int))
 def each() -> Iterator[dg.DynamicOutput[int]]:
     yield from (dg.DynamicOutput(it, mapping_key=str(it)) for it in (1, 2))
@@ -141,7 +162,7 @@ def carriers(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
 
 ASSETS: list[Any] = [
     *(checked, first, second, written_twice, written_by_two_ops, written_by_a_map),
-    *(tables_of_a_map, carriers),
+    *(tables_of_a_map, carriers, written_beside),
 ]
 
 
@@ -170,6 +191,10 @@ def written_twice_job() -> dg.JobDefinition:
 
 def two_ops_job() -> dg.JobDefinition:
     return job_of(written_by_two_ops)
+
+
+def overtaken_job() -> dg.JobDefinition:
+    return job_of(written_beside)
 
 
 def map_job() -> dg.JobDefinition:
@@ -296,6 +321,13 @@ class TestSecondWrite:
         assert not retried.success
         assert "The op 'write_one' has written the table" in failures(retried)
         assert runs.numbers("written_by_two_ops") == [1]
+
+    def test_op_that_another_one_overtakes_is_refused(self, runs: Runs) -> None:
+        """As two processes of an executor may, which both look before either commits."""
+        refused = runs.run(overtaken_job)
+        assert not refused.success
+        assert "The op 'other_op' has written the table" in failures(refused)
+        assert runs.numbers("written_beside") == [1]
 
     def test_steps_of_a_map_are_refused(self, runs: Runs) -> None:
         refused = runs.run(map_job)
