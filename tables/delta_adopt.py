@@ -70,7 +70,7 @@ from ..log.change import LogBase, LogChange
 from ..log.committing import EntryCommitted
 from ..log.job_steps import abandon_job, commit_job, open_log_job
 from ..log.opening import LogDepth, open_log
-from .delta_files import ADOPTED, log_partition
+from .delta_files import ADOPTED, written_values
 from .store_check import ATOMIC, facts_of, refuse_second_writer
 
 #: Footers that are read at once.
@@ -376,7 +376,7 @@ def _change(
     by = plan.listed.partition_by
     adds = []
     for partition, item in plan.files:
-        values = dict(zip(by, log_partition(partition, plan.schema, by), strict=True))
+        values = written_values(partition, plan.schema, by)
         modified, statistics = int(item.last_modified * 1000), plan.statistics[item.key]
         path, tags = layout.path_of(item.key), {ADOPTED: "true"}
         adds.append(AddFile(path, values, item.size, modified, statistics=statistics, tags=tags))

@@ -18,7 +18,7 @@ from ..committer.format.records.pending_file import PendingFile
 from ..committer.format.schema.hive_paths import NULL, escape, partition_path, partition_values
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
-from ..layouts.delta.partition_text import partition_text
+from ..layouts.delta.partition_text import partition_text, written_text
 from ..log.actions import AddFile, RemoveFile
 from ..log.partitions import Partition
 from ..log.replay import LogState
@@ -43,6 +43,16 @@ def log_partition(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> 
         return ()
     values = partition_values(path, schema, partition_by)
     return tuple(partition_text(values[name]) for name in partition_by)
+
+
+def written_values(
+    path: str, schema: pa.Schema, partition_by: Sequence[str]
+) -> dict[str, str | None]:
+    """The values of a partition as an entry has them, of its name ``day=2013-01-01``."""
+    if not partition_by:
+        return {}
+    values = partition_values(path, schema, partition_by)
+    return {name: written_text(values[name]) for name in partition_by}
 
 
 def partition_name(partition: Partition, schema: pa.Schema, partition_by: Sequence[str]) -> str:
@@ -105,8 +115,7 @@ def added_file(
     :param sorted_by: columns that its rows are sorted by.
     :param now: milliseconds.
     """
-    partition = log_partition(file.partition, schema, partition_by)
-    values = dict(zip(partition_by, partition, strict=True))
+    values = written_values(file.partition, schema, partition_by)
     tags = {CONTENT: file.content} if file.content else {}
     if sorted_by:
         tags[SORTED] = order_text(sorted_by)

@@ -10,8 +10,20 @@ from ...committer.errors import UnsupportedTypeError
 PartitionValue = None | bool | int | float | str | date | datetime | Decimal
 
 
+def written_text(value: PartitionValue) -> str | None:
+    """The text of a partition value in an entry. Of a point in time it says the zone: Spark would
+    take it to be of its session's.
+
+    :raises UnsupportedTypeError: Delta has no text for it.
+    """
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        utc = value.astimezone(UTC).replace(tzinfo=None)
+        return f"{utc.isoformat('T', 'microseconds')}Z"
+    return partition_text(value)
+
+
 def partition_text(value: PartitionValue) -> str | None:
-    """The text of a partition value.
+    """The text by which partition values are compared.
 
     :raises UnsupportedTypeError: Delta has no text for it.
     """

@@ -108,6 +108,20 @@ class TestOursReadBySpark:
         shared.write(pa.table({"id": [0, 1], **PARTITIONS}), partition_by=names)
         assert_same(shared, ["id", *names], 2)
 
+    def test_spark_reads_points_in_time_of_partitions_whatever_its_time_zone(
+        self, shared: SharedTable, delta_spark: EngineProcess
+    ) -> None:
+        shared.write(pa.table({"id": [0, 1], "at": PARTITIONS["p_at"]}), partition_by=["at"])
+        setting = {"do": "setting", "name": "spark.sql.session.timeZone"}
+        delta_spark.ask(**setting, value="America/New_York")
+        try:
+            found = shared.by_sql("select id, unix_micros(at) from {table}")
+            where = "at = timestamp'2013-01-01 05:00:00Z'"
+            assert shared.seen_by(SPARK, ["id"], where) == [("0",)]
+        finally:
+            delta_spark.ask(**setting, value="UTC")
+        assert sorted(found) == [["0", "1357016400000000"], ["1", "None"]]
+
     def test_spark_reads_odd_partition_values(self, shared: SharedTable) -> None:
         odd = days(*((name, number) for number, name in enumerate(ODD_NAMES)))
         shared.write(odd, partition_by=["day"])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from zero_rename.committer.errors import UnsupportedTypeError
-from zero_rename.layouts.delta.partition_text import PartitionValue, partition_text
+from zero_rename.layouts.delta.partition_text import PartitionValue, partition_text, written_text
 from zero_rename.layouts.delta.statistics import statistics_of
 
 
@@ -80,16 +80,21 @@ def test_column_without_a_value_or_without_statistics_has_no_bounds() -> None:
         (datetime(2026, 1, 2, 3), "2026-01-02 03:00:00.000000"),
         (
             datetime(2026, 1, 2, 3, tzinfo=timezone(timedelta(hours=2))),
-            "2026-01-02 01:00:00.000000",
+            "2026-01-02T01:00:00.000000Z",
         ),
     ],
 )
 def test_partition_value_has_the_text_that_engines_read(
     value: PartitionValue, text: str | None
 ) -> None:
-    assert partition_text(value) == text
+    assert written_text(value) == text
+
+
+def test_points_in_time_are_compared_without_their_zone() -> None:
+    at = datetime(2026, 1, 2, 3, tzinfo=timezone(timedelta(hours=2)))
+    assert partition_text(at) == "2026-01-02 01:00:00.000000"
 
 
 def test_partition_value_without_a_text_is_refused() -> None:
     with pytest.raises(UnsupportedTypeError, match="bytes"):
-        partition_text(b"x")  # type: ignore[arg-type]
+        written_text(b"x")  # type: ignore[arg-type]
