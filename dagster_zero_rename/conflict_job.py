@@ -51,18 +51,33 @@ def resolve_conflicts_job(
         resource = getattr(context.resources, resource_key)
         owner = owner_of(context)
         done: list[ConflictReport] = []
+        failed: list[str] = []
         with final_failures(context):
-            for url in _urls(resource, tables):
+            urls = _urls(resource, tables)
+        if not apply:
+            context.log.warning("Nothing is changed, only reported: apply=True acts.")
+        for url in urls:
+            try:
                 for found in find_below(resource.table(url), resource.table):
                     here = resource.table(found.table)
                     done.append(resolve_found(here, found, chosen, apply, owner))
+            except Exception as error:
+                # The conflicts of the other tables are settled all the same.
+                context.log.exception(url)
+                failed.append(f"{url}: {type(error).__name__}: {error}")
         left = [f"{it.table}: {one}" for it in done for one in it.unresolved]
+        settled = sum(len(it.conflicts) for it in done) - len(left)
         report = {
             "report": dg.MetadataValue.md(conflicts_as_markdown(done)),
-            "settled": sum(len(it.conflicts) for it in done) - len(left),
+            "settled" if apply else "would_settle": settled,
             "unresolved": len(left),
             "unread": sum(len(it.unread) for it in done),
         }
+        if failed:
+            raise dg.Failure(
+                f"{counted(len(failed), 'table')} could not be looked at. {failed[0]}",
+                metadata=report,
+            )
         if left:
             raise dg.Failure(
                 f"{counted(len(left), 'conflict')} could not be settled. {left[0]}", metadata=report

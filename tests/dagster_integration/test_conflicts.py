@@ -107,13 +107,27 @@ def test_check_and_job_fail_while_a_record_cannot_be_read(
 
 def test_job_keeps_the_run_whose_rows_are_visible(zero: ZeroRenameResource, table: Table) -> None:
     dry = run(resolve_conflicts_job(policy=VISIBLE), zero)
-    assert (dry.success, metadata_of(dry)["settled"].value) == (True, 1)
+    assert (dry.success, metadata_of(dry)["would_settle"].value) == (True, 1)
+    assert "settled" not in metadata_of(dry)
     result = run(resolve_conflicts_job(policy=VISIBLE, apply=True), zero)
     assert (result.success, numbers(table)) == (True, [1])
     assert metadata_of(result)["settled"].value == 1
     (settled,) = table.overview().conflicts
     assert settled.settlement is not None
     assert settled.settlement.by.dag_id == "zero_rename_conflicts"
+
+
+def test_job_settles_other_tables_where_one_is_damaged(
+    zero: ZeroRenameResource, table: Table
+) -> None:
+    damaged = zero.table("damaged")
+    load(damaged, 1)
+    damaged.run(Put(damaged.root.table_key, b"{"))  # pyright: ignore[reportArgumentType]
+    tables = ["damaged", "late"]
+    result = run(resolve_conflicts_job(policy=VISIBLE, tables=tables, apply=True), zero)
+    assert not result.success
+    (settled,) = table.overview().conflicts
+    assert settled.is_settled
 
 
 def test_job_fails_where_the_policy_names_none(zero: ZeroRenameResource, table: Table) -> None:
