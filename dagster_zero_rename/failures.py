@@ -15,7 +15,13 @@ from zero_rename.committer.format.records.failure import Failure, is_final
 from zero_rename.orchestration.runs.outcomes import names_overtaken
 
 if TYPE_CHECKING:
-    from dagster import DagsterInstance
+    from dagster import DagsterInstance, DagsterRun
+    from dagster._core.execution.context.system import StepExecutionContext
+
+
+#: Tag of a run that has failed for good: its id, and how often the daemon was to retry it before;
+#: nothing where it was not said.
+_BEFORE = "zero_rename/max_retries"
 
 
 class RunningStep(Protocol):
@@ -65,8 +71,29 @@ def final_failure(
     :param error: the error's class.
     :param told: the error, or what an application put on record of it.
     """
-    step.instance.add_run_tags(step.run_id, {MAX_RETRIES_TAG: "0"})
+    run = step.instance.get_run_by_id(step.run_id)
+    before = "" if run is None else run.tags.get(MAX_RETRIES_TAG, "")
+    known = {} if run is None or _failed_finally(run) else {_BEFORE: f"{step.run_id} {before}"}
+    step.instance.add_run_tags(step.run_id, {MAX_RETRIES_TAG: "0", **known})
     said = {"error": error, "table": table, "job": told.job, "key": told.key}
     said["remedy"] = told.remedy
     metadata = {f"zero_rename/{name}": value for name, value in said.items() if value}
     return dg.Failure(text, metadata, allow_retries=False)
+
+
+def restore_retries(step: StepExecutionContext) -> None:
+    """Let the daemon retry a run again that was re-executed from one that had failed for good:
+    Dagster hands on that run's tags."""
+    run, instance = step.dagster_run, step.instance
+    if _BEFORE not in run.tags or _failed_finally(run):
+        return
+    before = run.tags[_BEFORE].partition(" ")[2] or str(instance.run_retries_max_retries)
+    if run.tags.get(MAX_RETRIES_TAG) == "0":
+        now = instance.get_run_by_id(run.run_id)
+        if now is None or not _failed_finally(now):
+            instance.add_run_tags(run.run_id, {MAX_RETRIES_TAG: before})
+
+
+def _failed_finally(run: DagsterRun) -> bool:
+    """Tell whether a step of this very run has failed for good."""
+    return run.tags.get(_BEFORE, "").partition(" ")[0] == run.run_id

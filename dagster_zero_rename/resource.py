@@ -42,7 +42,7 @@ from zero_rename.tables.table_at import delta_at, opened_as_it_is
 
 from .asset_step import AssetStep, AssetTable, step_of
 from .asset_write import CONTENT, LAYOUT, SCHEMA_MODE, WritePolicy, write_asset
-from .failures import final_failures
+from .failures import final_failures, restore_retries
 from .registration import Registration
 from .rows import is_spark_frame
 from .spark.hadoop_load import HadoopLoad
@@ -416,6 +416,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
         """What a call and the asset's metadata come to."""
         key = None if asset_key is None else dg.AssetKey.from_coercible(asset_key)
         step = AssetStep.of(context, key)
+        restore_retries(step.step)
         if table is None:
             step.refuse_mapped()
         if step.is_one_of_many:

@@ -299,3 +299,20 @@ def test_try_number_of_a_run_that_does_anothers_work_again_is_2(
     table = zero.table("flights")
     owners = [table.owner_of(it.job) for it in table.files()]
     assert {it.try_number for it in owners if it is not None} == {2}
+
+
+@pytest.mark.parametrize("before", [{}, {MAX_RETRIES_TAG: "3"}])
+def test_run_re_executed_from_a_final_failure_is_retried_by_the_daemon_again(
+    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance, before: dict[str, str]
+) -> None:
+    """Dagster's page hands the tags of the failed run on to it."""
+    load.numbers, load.mode = {"2013-01-01": [1]}, "ignore"
+    first = instance.get_run_by_id(execute(instance, mark=before).run_id)
+    assert first is not None
+    assert first.tags[MAX_RETRIES_TAG] == "0"
+    for mode, wanted in (("ignore", "0"), ("overwrite", before.get(MAX_RETRIES_TAG, "0"))):
+        load.mode = mode
+        again = execute(instance, dg.ReexecutionOptions(first.run_id), first.tags)
+        run = instance.get_run_by_id(again.run_id)
+        assert run is not None
+        assert (again.success, run.tags[MAX_RETRIES_TAG]) == (mode == "overwrite", wanted)
