@@ -27,6 +27,7 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from ..committer.commit.first_job import spelled_for
 from ..committer.commit.narrowed_run import RunsLastJob, as_planned
@@ -289,8 +290,8 @@ def checked(root: TableRoot, spec: JobSpec) -> JobSpec:
         )
     if spec.fast is not None:
         check_data_root(root, spec.fast)
-    spec = replace(spec, schema=storable(normalise(spec.schema)))
-    check_types(spec.schema, spec.partition_by or ())
+    spec = replace(spec, schema=storable(normalise(spec.schema), nulls=True))
+    _check_partitioning(spec.schema, spec.partition_by or ())
     check_options(spec.files)
     if spec.base is not None:
         spec.base.check_table(root.url)
@@ -480,9 +481,12 @@ def _waiting_of(
 def _columns(
     root: TableRoot, state: LogState, spec: JobSpec
 ) -> tuple[JobSpec, pa.Schema, tuple[str, ...]]:
-    """The job in the table's spelling, the columns of its files, and the partition columns."""
+    """The job in the table's spelling, the columns of its files, and the partition columns.
+
+    :raises UnsupportedTypeError: the table would get a column for which Delta has no type.
+    """
     if state.metadata is None:
-        return spec, spec.schema, spec.partition_by or ()
+        return spec, storable(spec.schema), spec.partition_by or ()
     table, by = arrow_schema(state.metadata), state.metadata.partition_columns
     if spec.any_case:
         names = [find_column(name, table.names) or name for name in spec.schema.names]
@@ -494,15 +498,24 @@ def _columns(
             table=root.url,
             remedy="Leave partition_by out, or write another table.",
         )
-    check_types(spec.schema, by)
+    _check_partitioning(spec.schema, by)
     if spec.schema_mode is SchemaMode.KEEP:
         check_same(table, spec.schema, table=root.url)
         return spec, table, by
     change = overwritten if spec.schema_mode is SchemaMode.OVERWRITE else evolved
-    schema = change(table, spec.schema, by, url=root.url)
+    schema = storable(change(table, spec.schema, by, url=root.url))
     if spec.schema_mode is SchemaMode.MERGE:
         _refuse_wider(root, table, schema)
     return spec, schema, by
+
+
+def _check_partitioning(schema: pa.Schema, partition_by: Sequence[str]) -> None:
+    """Check that columns can partition a table; one of nothing but nulls may have a type there.
+
+    :raises InvalidInputError: they cannot.
+    """
+    typed = (it.with_type(pa.string()) if pt.is_null(it.type) else it for it in schema)
+    check_types(pa.schema(typed), partition_by)
 
 
 def _refuse_wider(root: TableRoot, table: pa.Schema, schema: pa.Schema) -> None:

@@ -84,8 +84,6 @@ def rival_jobs(
     rivals = (_rival(job, record, now, appends, run) for job, record in found.items())
     there = [it for it in rivals if it is not None and meet(partitions, it.partitions)]
     waiting = (yield from waiting_jobs(layout)) if there else set()
-    # Ids of one millisecond are in no order.
-    there.sort(key=lambda it: -it.silent_for)
     return [it for it in there if it.job not in waiting]
 
 

@@ -58,16 +58,18 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _OWN = "zero_rename."
 
 
-def storable(schema: pa.Schema) -> pa.Schema:
+def storable(schema: pa.Schema, nulls: bool = False) -> pa.Schema:
     """The columns by which rows of a normalised schema lie in a Delta table.
 
+    :param nulls: leave columns of nothing but nulls as they are: a table that is there may have
+        a type for them.
     :raises UnsupportedTypeError: Delta has no type for one; names its path.
     """
-    fields = [it.with_type(_storable(it.type, it.name)) for it in schema]
+    fields = [it.with_type(_storable(it.type, it.name, nulls)) for it in schema]
     return pa.schema(fields, metadata=schema.metadata)
 
 
-def _storable(kind: pa.DataType, path: str) -> pa.DataType:
+def _storable(kind: pa.DataType, path: str, nulls: bool) -> pa.DataType:
     if is_variant(kind):
         # As a struct nobody could tell its values from others of the same fields.
         raise UnsupportedTypeError(
@@ -76,20 +78,22 @@ def _storable(kind: pa.DataType, path: str) -> pa.DataType:
             remedy="Store it as a string, by to_json(…), or write it to a table of directories.",
         )
     if pt.is_struct(kind):
-        return pa.struct([it.with_type(_storable(it.type, f"{path}.{it.name}")) for it in kind])
+        parts = [it.with_type(_storable(it.type, f"{path}.{it.name}", nulls)) for it in kind]
+        return pa.struct(parts)
     if pt.is_map(kind):
         key, item = kind.key_field, kind.item_field
         return pa.map_(
-            key.with_type(_storable(kind.key_type, f"{path}.key")),
-            item.with_type(_storable(kind.item_type, f"{path}.value")),
+            key.with_type(_storable(kind.key_type, f"{path}.key", nulls)),
+            item.with_type(_storable(kind.item_type, f"{path}.value", nulls)),
         )
     if pt.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_storable(kind.value_type, f"{path}[]")))
+        part = _storable(kind.value_type, f"{path}[]", nulls)
+        return pa.list_(kind.value_field.with_type(part))
     if pt.is_fixed_size_binary(kind):
         return pa.binary()
     if kind in _WIDER:
         return _WIDER[kind]
-    if kind in _NAMES or pt.is_decimal128(kind):
+    if kind in _NAMES or pt.is_decimal128(kind) or (nulls and pt.is_null(kind)):
         return kind
     raise UnsupportedTypeError(
         f"The column {path!r} is {kind}, for which Delta has no type. Nothing was written.",
