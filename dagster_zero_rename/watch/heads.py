@@ -11,6 +11,7 @@ from zero_rename.committer.scan.partition_state import LastCommit
 from zero_rename.committer.store.listing import Listing, list_objects
 from zero_rename.committer.store.requests import All, Found, Get, ListedObject, Step
 from zero_rename.committer.table import Table
+from zero_rename.maintenance.destinations import destination_at
 
 
 def list_heads(root: TableRoot) -> Step[Listing]:
@@ -49,3 +50,10 @@ def _brings_rows(committed: Committed, partition: str) -> bool:
     """Tell whether a job has surely changed the rows of a partition."""
     mine = (it for it in committed.partitions if it.partition == partition)
     return not committed.rewritten and any(it.files or it.removed for it in mine)
+
+
+def is_hadoops(table: Table) -> bool:
+    """Tell whether Hadoop's committers alone write a destination: they leave no heads, and record
+    no inputs. Six requests."""
+    place = table.run(destination_at(table.root))
+    return place.is_s3a and not (place.is_table or place.is_delta)

@@ -15,14 +15,13 @@ from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.format.schema.hive_paths import parse_partition, unescape
 from zero_rename.committer.scan.partition_state import LastCommit
 from zero_rename.committer.table import Table
-from zero_rename.maintenance.destinations import destination_at
 from zero_rename.orchestration.new_commits import ListingCursor
 from zero_rename.tables import DeltaTable, LastChange, Since
 
 from ..asset_step import AssetTable
 from ..event_metadata import JOB, commit_metadata, partition_metadata, table_metadata, version_of
 from .asset_reference import RESOURCE, AssetLike, AssetReference
-from .heads import last_commits, list_heads, read_heads
+from .heads import is_hadoops, last_commits, list_heads, read_heads
 
 #: Heads read in one tick; the next goes on with the rest.
 LIMIT = 200
@@ -130,8 +129,7 @@ def _refuse_hadoops(table: Table) -> None:
 
     :raises InvalidInputError: it is.
     """
-    place = table.run(destination_at(table.root))
-    if place.is_s3a and not place.is_table:
+    if is_hadoops(table):
         raise InvalidInputError(
             "Hadoop's committers write here, and leave no heads by which this sensor could see "
             "what they have loaded. Nothing was told.",

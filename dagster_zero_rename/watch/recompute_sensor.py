@@ -16,10 +16,12 @@ from dagster._core.storage.tags import (
 
 from zero_rename.committer.errors import counted, first_few
 from zero_rename.committer.format.job_spec import Mode
+from zero_rename.committer.table import Table
 from zero_rename.lineage import Step, look_up, plan
 
 from ..asset_step import APPLICATION
 from .asset_reference import RESOURCE, AssetLike, AssetReference
+from .heads import is_hadoops
 from .known_assets import CannotRunError, KnownAssets
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ def recompute_sensor(
     of that run, goes on. Runs of the same partitions that others have started are waited for.
 
     A tick that fails names what must not be run: what the plan refuses, a job of no asset of this
-    code location, an asset that appends. Each table is whole meanwhile, and what is stale stays so.
+    code location, an asset that appends, a target that Hadoop's committers load. Each table is
+    whole meanwhile, and what is stale stays so.
 
     :param targets: assets, as definitions or by their keys, which are to be as their inputs are;
         what is between them and these inputs is run again, too, where it is an asset.
@@ -85,13 +88,20 @@ def _tick(
 ) -> dg.SensorResult | dg.SkipReason:
     # Before the plan: what ends after this look may have loaded what the plan calls stale.
     running = _Running.of(assets)
-    urls = [table.root.url for key in targets if (table := assets.table_as_it_is(key)).exists()]
+    tables = [assets.table_as_it_is(key) for key in targets]
+    urls = [table.root.url for table in tables if table.exists()]
+    by_hadoop = [
+        f"{it.root.url}: Hadoop's committers load it, and record no inputs"
+        for it in tables
+        if it.root.url not in urls and isinstance(it, Table) and is_hadoops(it)
+    ]
     versions = {assets.table(key).root.url: now for key, now in assets.code_versions.items()}
     graph = look_up(urls, assets.resource.client(), lost=lost, code_versions=versions)
     # A run writes the partitions that it is asked for and no others, so it takes nothing away.
     alone = {key: replace(node, replaced={}) for key, node in graph.nodes.items()}
     found = plan(replace(graph, nodes=alone))
-    layer = _Layer([f"job {it.job or '—'} of {it.table}: {it.why}" for it in found.refused])
+    refused = [f"job {it.job or '—'} of {it.table}: {it.why}" for it in found.refused]
+    layer = _Layer([*refused, *by_hadoop])
     for step in found.layers[0] if found.layers else ():
         try:
             layer.add(_runs(assets, step), running)

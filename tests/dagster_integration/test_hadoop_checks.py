@@ -9,7 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dagster_zero_rename import ZeroRenameResource, freshness_check, heads_sensor, manifest_check
+from dagster_zero_rename import (
+    ZeroRenameResource,
+    freshness_check,
+    heads_sensor,
+    manifest_check,
+    recompute_sensor,
+)
 from zero_rename.committer import InvalidInputError
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.s3a.runs import ledger
@@ -200,3 +206,16 @@ def test_sensor_that_goes_by_heads_is_refused_where_none_can_come(
         pytest.raises(InvalidInputError, match="leave no heads by which this sensor"),
     ):
         heads_sensor(flights).evaluate_tick(context)
+
+
+def test_recompute_names_a_target_of_which_nothing_is_known(
+    zero: ZeroRenameResource, keys: list[str], instance: dg.DagsterInstance
+) -> None:
+    defs = dg.Definitions(assets=[flights], resources={"zero_rename": zero})
+    with (
+        dg.build_sensor_context(
+            instance, repository_def=defs.get_repository_def(), resources={"zero_rename": zero}
+        ) as context,
+        pytest.raises(dg.Failure, match="Hadoop's committers load it, and record no inputs"),
+    ):
+        recompute_sensor(flights).evaluate_tick(context)
