@@ -167,11 +167,11 @@ def leaves_no_entry(error: RefusedError) -> bool:
 
 def commit_or_abandon(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
-) -> Step[None]:
+) -> Step[EntryCommitted | RunDone]:
     """Commit a job that writes its entry alone, as :func:`commit_job`; close it where it is
     refused."""
     try:
-        yield from commit_job(layout, opened, change, now)
+        return (yield from commit_job(layout, opened, change, now))
     except RefusedError as error:
         if leaves_no_entry(error):
             yield from abandon_job(layout, change.job)

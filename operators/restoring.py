@@ -15,9 +15,11 @@ from ..committer.format.as_of import AsOf
 from ..orchestration.runs.arguments import Parser, read_flag, read_text
 from ..orchestration.runs.partitions import listed_partitions
 from ..orchestration.runs.reports import text_table
+from ..orchestration.runs.task_run import TaskRun
 from ..provider.failures import ended_for_good, final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.task_arguments import TaskArguments
+from ..provider.task_context import task_run
 from ..tables import DeltaTable
 from ..tables.table_at import opened_as_it_is
 
@@ -37,15 +39,15 @@ class RestoreTableOperator(TaskArguments, BaseOperator):
     """Bring back what a Delta table held before a job, or at a time, by a job that writes no byte:
     all of the partitions at once, or none.
 
-    Reports by default: ``apply=True`` acts. Returns (XCom) ``table``, ``version`` (the one whose
-    content comes back; -1: there was no table), ``present`` (the one that the table was at),
-    ``partitions`` (those that change), ``returned`` and ``removed`` (counts of files), ``lost``
-    (paths that cannot be brought back) and ``job``, the id of the job that did it, by which it is
-    undone. A try after one that had undone the job says so, and returns that one's ``job``. What is
-    refused is final: where other jobs have changed the same partitions since, where one does so
-    meanwhile (a retry would take its rows away), or where what was replaced is not kept any more.
-    So is a table of directories, which keeps nothing that it replaces:
-    ``zero-rename copy OLD NEW --layout delta`` makes a Delta table of it.
+    Reports by default: ``apply=True`` acts. Returns (XCom) ``table``, ``version`` (the one
+    whose content comes back; -1: there was no table), ``present`` (the one that the table was
+    at), ``partitions`` (those that change), ``returned`` and ``removed`` (counts of files),
+    ``lost`` (paths that cannot be brought back) and ``job``, the id of the job that did it, by
+    which it is undone. A retry after a try that had done it changes nothing, says so, and
+    returns that one's ``job``. What is refused is final: where other jobs have changed the same
+    partitions since, where one does so meanwhile (a retry would take its rows away), or where
+    what was replaced is not kept any more. So is a table of directories, which keeps nothing
+    that it replaces: ``zero-rename copy OLD NEW --layout delta`` makes a Delta table of it.
 
     :param table: the table, whole or below the connection's table root. (templated)
     :param undo: the id of the job to undo. (templated)
@@ -108,13 +110,14 @@ class RestoreTableOperator(TaskArguments, BaseOperator):
                 found = table.undo(self.undo, self.apply)
             else:
                 moment: Any = self.as_of
-                found = table.restore(moment, self.partitions, self.apply)
+                key = _key_of(task_run({**context}))
+                found = table.restore(moment, self.partitions, self.apply, idempotency_key=key)
         changes = bool(found.partitions or found.lost)
         columns = ("partition", "is at version", "gets what it held at")
         rows = [(name, found.present, found.version) for name in found.partitions]
         nothing = "nothing is to be brought back"
         if found.job is not None:
-            nothing = f"undone already, by {found.job}: {nothing}"
+            nothing = f"done already, by {found.job}: {nothing}"
         self.log.info("%s\n%s", table.root.url, text_table(columns, rows) if changes else nothing)
         if found.lost:
             self.log.warning(
@@ -125,6 +128,11 @@ class RestoreTableOperator(TaskArguments, BaseOperator):
         report = asdict(found)
         lists = {name: list(report[name]) for name in ("partitions", "lost")}
         return {"table": table.root.url, **report, **lists}
+
+
+def _key_of(run: TaskRun) -> str | None:
+    """Name the tries of which one restores: a task that is cleared restores again."""
+    return None if run.series is None else f"{run.idempotency_key} {run.series}"
 
 
 def _with_history(table: Table | DeltaTable) -> DeltaTable:

@@ -11,11 +11,12 @@ from ..committer.format.layout import TableRoot, new_job_id
 from ..committer.store.requests import Step
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
-from ..log.change import LogChange, removed_files
+from ..log.change import RUN, LogChange, removed_files
 from ..log.job_steps import abandon_job, commit_or_abandon, open_log_job
-from ..log.opening import LogDepth, OpenedLog
+from ..log.opening import LogDepth, OpenedLog, open_log, read_entries
 from ..log.restoring import LogRestore, plan_restore
 from ..log.scope import Scope
+from ..log.searching import RunDone
 from ..log.undoing import plan_undo
 from .delta_files import name_told
 from .delta_upkeep import store_now
@@ -113,12 +114,28 @@ def preview(layout: DeltaLayout, plan: Planner) -> Step[RestoredVersion]:
     return (yield from plan(new_job_id(), now)).restored
 
 
+def find_restored(layout: DeltaLayout, run: str, version: int) -> Step[RestoredVersion | None]:
+    """Look whether a run has brought back a version before, and by which job."""
+    state = (yield from open_log(layout, LogDepth.WHOLE)).state
+    done = state.transactions.get(RUN + run)
+    if done is None:
+        return None
+    (entry,) = yield from read_entries(layout.folder, [done.version])
+    return RestoredVersion(version, state.version, job=entry and entry.job)
+
+
 def carry_out(
-    root: TableRoot, layout: DeltaLayout, plan: Planner, owner: Owned, allow_lost: bool
+    root: TableRoot,
+    layout: DeltaLayout,
+    plan: Planner,
+    owner: Owned,
+    allow_lost: bool,
+    run: str | None = None,
 ) -> Step[RestoredVersion]:
     """Commit the entry that a plan makes, unless nothing is to be brought back.
 
     :param allow_lost: leave out what cannot be brought back; ``False``: refuse.
+    :param run: the run's key, if it has one: of two jobs of it one commits.
     :raises InvalidInputError: something cannot be brought back. Nothing was changed.
     :raises CommitConflictError: another job commits meanwhile. Nothing was changed.
     """
@@ -135,7 +152,11 @@ def carry_out(
     if planned.change is None:
         yield from abandon_job(layout, opened.job)
         return planned.restored
-    yield from commit_or_abandon(layout, planned.opened, planned.change, now)
+    change = replace(planned.change, run=run)
+    done = yield from commit_or_abandon(layout, planned.opened, change, now)
+    if isinstance(done, RunDone) and run is not None:
+        found = yield from find_restored(layout, run, planned.restored.version)
+        return found or planned.restored
     return replace(planned.restored, job=opened.job)
 
 

@@ -123,9 +123,9 @@ from .delta_properties import change_retention
 from .delta_ranks import find_superseded
 from .delta_records import job_records
 from .delta_restoring import (
-    Planner,
     RestoredVersion,
     carry_out,
+    find_restored,
     preview,
     restore_planner,
     undo_planner,
@@ -900,7 +900,9 @@ class DeltaTable(ChangeableTable):
             )
         owner = _restorer()
         plan = undo_planner(self.root, self._layout, job, entry.version, owner)
-        return self._bring_back(plan, owner, apply)
+        if not apply:
+            return self.run(preview(self._layout, plan))
+        return self.run(carry_out(self.root, self._layout, plan, owner, allow_lost=False))
 
     def restore(
         self,
@@ -908,6 +910,7 @@ class DeltaTable(ChangeableTable):
         partitions: Collection[str] | None = None,
         apply: bool = False,
         allow_lost: bool = False,
+        idempotency_key: str | None = None,
     ) -> RestoredVersion:
         """Make the table what it was at a moment, columns included, or some of its partitions, by
         an entry that writes no byte.
@@ -916,6 +919,8 @@ class DeltaTable(ChangeableTable):
         :param partitions: only these, by name; ``None``: all.
         :param apply: do it; ``False`` only says what would be done.
         :param allow_lost: go on where files of that version are gone; ``False``: refuse.
+        :param idempotency_key: names the run: where a job of it has committed before, nothing is
+            changed, whatever has been loaded since, and that job is returned.
         :raises InvalidInputError: files cannot be brought back, or those of the partitions do not
             fit the present columns. Nothing was changed.
         :raises SnapshotGoneError: the version's entries were cleaned. Nothing was changed.
@@ -928,14 +933,13 @@ class DeltaTable(ChangeableTable):
             within = scope_of(stored_in(self.root, lambda: shape, partitions), *shape)
         owner = _restorer()
         plan = restore_planner(self.root, self._layout, version, within, owner)
-        return self._bring_back(plan, owner, apply, allow_lost)
-
-    def _bring_back(
-        self, plan: Planner, owner: Mapping[str, Any], apply: bool, allow_lost: bool = False
-    ) -> RestoredVersion:
         if not apply:
             return self.run(preview(self._layout, plan))
-        return self.run(carry_out(self.root, self._layout, plan, owner, allow_lost))
+        run = idempotency_key
+        done = None if run is None else self.run(find_restored(self._layout, run, version))
+        if done is not None:
+            return done
+        return self.run(carry_out(self.root, self._layout, plan, owner, allow_lost, run))
 
     def now(self) -> float:
         """Ask the store for the time by its clock, in Unix seconds."""

@@ -76,6 +76,22 @@ def test_one_partition_as_of_a_version(tables: Tables, table: DeltaTable) -> Non
     assert values(table) == {1, 2}
 
 
+def test_retry_restores_nothing_again_and_a_cleared_task_does(
+    tables: Tables, table: DeltaTable
+) -> None:
+    """The worker of the first try died before it could report."""
+    load(table, 1)
+    load(table, 2, mode="replace")
+    given: dict[str, Any] = {"table": f"{tables.url()}_delta", "as_of": "0", "apply": True}
+    task = RestoreTableOperator(task_id="restore", retries=1, **given)
+    done = run_task(task, task_context(task))
+    load(table, 3, mode="replace")
+    again = run_task(task, task_context(task, try_number=2))
+    assert (again["job"], again["partitions"], values(table)) == (done["job"], [], {3})
+    run_task(task, task_context(task, try_number=3, max_tries=3))
+    assert values(table) == {1}
+
+
 def test_table_of_directories_is_refused_for_good_with_the_way_to_have_a_history(
     tables: Tables,
 ) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.faults import beside
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename.committer import SupersededRunError
 from zero_rename.committer.errors import InvalidInputError, SnapshotGoneError, TableNotFoundError
+from zero_rename.committer.store.requests import Put
 from zero_rename.log import checksum
 from zero_rename.tables import DeltaTable, RestoredVersion
 
@@ -280,6 +282,31 @@ class TestRestore:
         done = past.table.restore(0, [DAY2], apply=True)
         assert done.partitions == (DAY2,)
         assert past.values() == [("1", 2), ("2", 1)]
+
+    def test_second_restore_of_a_run_leaves_what_was_loaded_since(self, past: Past) -> None:
+        past.load(2, "1")
+        done = past.table.restore(0, apply=True, idempotency_key="run")
+        past.load(3, "1")
+        again = past.opened().restore(0, apply=True, idempotency_key="run")
+        assert (again.job, again.partitions) == (done.job, ())
+        assert past.values() == [("1", 3), ("2", 1)]
+        other = past.opened().restore(0, apply=True, idempotency_key="other")
+        assert other.partitions == (DAY1,)
+        assert past.values() == [("1", 1), ("2", 1)]
+
+    def test_restore_beside_another_one_of_its_run_reports_that_one(self, past: Past) -> None:
+        past.load(2, "1")
+        jobs: list[RestoredVersion] = []
+
+        def restored() -> None:
+            jobs.append(past.opened().restore(0, apply=True, idempotency_key="run"))
+
+        table, entry = past.opened(), "_delta_log/00000000000000000002.json"
+        driver = MemoryDriver(past.store, beside(Put, restored, entry, times=1))
+        table.driver = driver  # type: ignore[assignment]
+        mine = table.restore(0, apply=True, idempotency_key="run")
+        assert [it.job for it in jobs] == [mine.job]
+        assert past.opened().state().log_version == 2
 
     def test_no_partition_is_changed_where_none_is_named(self, past: Past) -> None:
         past.load(2, "1", "2")
