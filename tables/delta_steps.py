@@ -90,6 +90,7 @@ from ..log.change import RESTORE, LogBase, LogChange, Overtaking
 from ..log.checkpointing import make_checkpoint
 from ..log.committing import EntryCommitted
 from ..log.entries import LogEntry
+from ..log.job_files import JobFiles
 from ..log.job_steps import (
     OpenedLogJob,
     abandon_job,
@@ -568,8 +569,10 @@ def _commit(
         return (yield from _repeated(opened.root, layout, log.state, done))
     raise CommitConflictError(
         "Another try of this run has committed meanwhile. This one was not committed.",
+        table=opened.root.url,
         job=opened.job,
-        remedy="Run it again, if the rows of the other one are to be replaced.",
+        key=JobFiles(layout.control).run(spec.idempotency_key or ""),
+        remedy="Nothing is to be done if that try's rows are right; else clear the run.",
     )
 
 

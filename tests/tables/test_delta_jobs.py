@@ -28,6 +28,7 @@ from zero_rename.committer.errors import (
     TableNotFoundError,
     UnsupportedTypeError,
 )
+from zero_rename.committer.format.records.failure import is_final
 from zero_rename.committer.store.lifecycle import LifecycleRule
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Found, Get, PutFile
@@ -287,6 +288,22 @@ class TestRuns:
         assert second.committed.repeated
         assert second.committed.job == first.job
         assert read(table) == [("1", 5)]
+
+    def test_a_try_beside_another_one_of_its_run_fails_and_its_retry_reports_that_one(
+        self, table: DeltaTable
+    ) -> None:
+        run = {"idempotency_key": "run", "on_repeat": "replace_own"}
+        write(table, rows(("1", 5)), idempotency_key="run")
+
+        def overtaken() -> None:
+            with table.job(COLUMNS, partition_by=["day"], **run) as second:  # type: ignore[arg-type]
+                second.write(rows(("1", 7)))
+                write(DeltaTable(table.root.url), rows(("1", 6)), **run)
+
+        with pytest.raises(CommitConflictError, match="Another try of this run") as caught:
+            overtaken()
+        assert not is_final(caught.value, table.root)
+        assert read(table) == [("1", 6)]
 
     def test_a_run_may_append_again(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5)), idempotency_key="run")
