@@ -34,7 +34,7 @@ APPLICATION = "from support.s3a_stand_in import main\nmain()\n"
 
 
 def main(open_table: Callable[[str], Table] = Table) -> None:
-    """Write as the environment says: ``TEST_STAGE``, ``TEST_FAILS``, ``TEST_WRITES``, ``TEST_FOLDER``."""
+    """Write as ``TEST_STAGE``, ``TEST_FAILS``, ``TEST_WRITES`` and ``TEST_FOLDER`` say."""
     stage = os.environ.get("TEST_STAGE", "written")
     fails = os.environ.get("TEST_FAILS") == "1"
     writes = int(os.environ.get("TEST_WRITES", "1"))
