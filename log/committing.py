@@ -43,6 +43,8 @@ from .vacuum import check_not_vacuumed
 
 #: Numbers that are asked for before one gives up.
 _NUMBERS = 1_000
+#: Seconds from which on a listing is too old to go by.
+_OLD = 60.0
 T = TypeVar("T")
 
 
@@ -82,6 +84,7 @@ def commit_change(
 def _commit(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
 ) -> Step[EntryCommitted | RunDone]:
+    opened = yield from _as_it_is_now(layout, opened)
     if depth_of(opened.state) < (needed := _depth(opened.state, change)):
         opened = yield from _open_for(layout, change, needed)
     if change.run is not None:
@@ -122,6 +125,17 @@ def _commit(
         job=change.job,
         remedy="Run it again; batch small jobs, since a log takes about 20 commits a second.",
     )
+
+
+def _as_it_is_now(layout: LogLayout, opened: OpenedLog) -> Step[OpenedLog]:
+    """Bring a state up to date whose listing is old: one request, and one for each entry since.
+
+    The table may have been deleted and made anew: an entry behind the end of its log could be read
+    by nobody, and one within it would be of another table.
+    """
+    if not opened.state.exists or (yield from Clock()) < opened.listed_at + _OLD:
+        return opened
+    return (yield from open_log(layout, depth_of(opened.state), before=opened.state))
 
 
 def _lacks_ranks(state: LogState, change: LogChange) -> bool:
