@@ -131,9 +131,11 @@ def _as_it_is_now(layout: LogLayout, opened: OpenedLog) -> Step[OpenedLog]:
     """Bring a state up to date whose listing is old: one request, and one for each entry since.
 
     The table may have been deleted and made anew: an entry behind the end of its log could be read
-    by nobody, and one within it would be of another table.
+    by nobody, and one within it would be of another table. Where others clean the log, a deadline
+    of its own binds the number (:data:`.opening.FRESH`).
     """
-    if not opened.state.exists or (yield from Clock()) < opened.listed_at + _OLD:
+    is_bound = not opened.state.exists or layout.cleaned_by_others(opened.state)
+    if is_bound or (yield from Clock()) < opened.listed_at + _OLD:
         return opened
     return (yield from open_log(layout, depth_of(opened.state), before=opened.state))
 

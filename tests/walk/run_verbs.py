@@ -89,7 +89,8 @@ def make_again(
         said, seen = _leave_word(world, process, operation, table, look)
         if said is None:
             return None
-    columns = frozenset(table.schema.names) - {"id", "day"}
+    schema = table.schema  # Others may change it meanwhile.
+    columns = frozenset(schema.names) - {"id", "day"}
     first = operation.number * 100
     rows = {
         world.partition(day): tuple((first + day * 10 + n, written(columns)) for n in range(2))
@@ -103,15 +104,15 @@ def make_again(
     process.effect = lambda job: Again(
         job,
         rows=rows,
-        columns={name: str(table.schema.field(name).type) for name in columns},
+        columns={name: str(schema.field(name).type) for name in columns},
         planned=None if said is None else said.job,
         only=() if said is None else tuple(said.partitions),
         seen=seen,
         **words,
     )
     owner = Owner(series=f"try {options['clear']}")
-    data = rows_as_table(rows, table.schema)
-    with table.job(table.schema, partition_by=("day",), owner=owner, **words) as job:
+    data = rows_as_table(rows, schema)
+    with table.job(schema, partition_by=("day",), owner=owner, **words) as job:
         process.opened(job.job)
         made = world.oracle.effects[process.jobs[-1]]
         assert isinstance(made, Again)
