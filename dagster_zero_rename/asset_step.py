@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 DOES_AGAIN = "zero_rename/does_again"
 #: Names of a job's idempotency key and owner that say that Dagster ran it.
 APPLICATION = "dagster"
-#: In the place of an op, of an asset that is no graph.
+#: Stands for the op where an asset is no graph.
 _WHOLE = "-"
 #: An asset's table, of either layout.
 AssetTable = Table | DeltaTable

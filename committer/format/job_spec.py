@@ -195,8 +195,8 @@ class Owner:
 
     @property
     def run_began(self) -> str | None:
-        """What is the same in all tries of a run, unless the run was deleted and made anew;
-        ``None``: it is not known."""
+        """When a run of Airflow began: another time once it was made anew; ``None``: it is not
+        known."""
         return self.series and self.series.partition(" ")[0]
 
 

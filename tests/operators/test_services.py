@@ -205,11 +205,7 @@ class TestTries:
         self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch, clear_number: int
     ) -> None:
         """A job of the next try would begin on the other job's rows, and overwrite them."""
-        worker_dies(service, monkeypatch, lambda: run(service))
-        with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(service.application, "write", partial(_conflicts, tables, meanwhile))
-            service.end()
-        service.goes_on = False
+        _meet_another_job_without_a_worker(service, tables, monkeypatch)
         task = operator(service)
         with pytest.raises(AirflowFailException, match="of try 1 failed: Another job"):
             run_task(task, context(task, 2, clear_number=clear_number))
@@ -221,11 +217,7 @@ class TestTries:
     def test_try_that_waits_for_others_loads_on_top_of_what_overtook_the_try_before(
         self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        worker_dies(service, monkeypatch, lambda: run(service))
-        with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(service.application, "write", partial(_conflicts, tables, meanwhile))
-            service.end()
-        service.goes_on = False
+        _meet_another_job_without_a_worker(service, tables, monkeypatch)
         assert run(service, 2, wait_for_other_runs="PT1H")["rows"] == 1
 
     @pytest.mark.parametrize("service", ["EmrServerless", "Glue"], indirect=True)
@@ -527,6 +519,17 @@ class TestDeferred:
         ctx: Any = context(task, try_number, **members)
         task.render_template_fields(ctx)
         return task.resume_execution(deferred.method_name, kwargs, ctx)
+
+
+def _meet_another_job_without_a_worker(
+    service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let a task's worker die, and its application end by a conflict with another job."""
+    worker_dies(service, monkeypatch, lambda: run(service))
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(service.application, "write", partial(_conflicts, tables, meanwhile))
+        service.end()
+    service.goes_on = False
 
 
 def _conflicts(tables: Tables, patch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:

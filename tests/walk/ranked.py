@@ -56,7 +56,6 @@ class Ranked(Write):
     :param superseded: partitions that the entry says it has left out.
     """
 
-    rank: float | None = 0.0
     skips: bool = False
     ranks: RanksOf = field(default_factory=dict)
     lost: frozenset[str] = frozenset()

@@ -101,7 +101,7 @@ class PartitionDecision:
 
     @property
     def leaves_rows(self) -> bool:
-        """Whether the partition's rows are what they were: the job wrote them again, as a
+        """Whether the job left the partition's rows as they were: it only wrote them again, as a
         compaction does, or settled a conflict over them."""
         return self.settles_alone or (bool(self.merged) and self.row_changes is None)
 
