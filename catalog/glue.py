@@ -137,7 +137,9 @@ class GlueCatalog:
         if _is_told(there, wanted):
             return "unchanged"
         changed = {name: there[name] for name in _TAKEN if name in there}
-        changed["StorageDescriptor"] = wanted["StorageDescriptor"]
+        changed["StorageDescriptor"] = _told_storage(
+            there.get("StorageDescriptor", {}), wanted["StorageDescriptor"]
+        )
         changed["Parameters"] = {**there.get("Parameters", {}), **wanted["Parameters"]}
         # As of what was seen: what another process has told it since is of a later look.
         version = {"VersionId": there["VersionId"]} if "VersionId" in there else {}
@@ -286,6 +288,15 @@ def _storage(described: DescribedTable, location: str) -> dict[str, Any]:
         by_path = {"serialization.format": "1", "path": location}
         return {**place, "SerdeInfo": {"Parameters": by_path}}
     return {**place, **_FORMATS, "SerdeInfo": _PARQUET}
+
+
+def _told_storage(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a place as it is to be described, with what others have noted of it and of columns
+    that stay: their comments and parameters."""
+    noted = {column["Name"].lower(): column for column in there.get("Columns", ())}
+    columns = [{**noted.get(it["Name"].lower(), {}), **it} for it in wanted["Columns"]]
+    parameters = {name: there[name] for name in ("Parameters",) if name in there}
+    return {**parameters, **wanted, "Columns": columns}
 
 
 def _table_input(url: CatalogUrl, described: DescribedTable) -> dict[str, Any]:

@@ -85,6 +85,24 @@ class TestTable:
         assert there["Parameters"]["owner"] == "me"
         assert there["StorageDescriptor"]["Columns"] == [{"Name": "value", "Type": "bigint"}]
 
+    def test_comments_and_parameters_of_columns_stay_where_others_are_added(
+        self, table: Table, glue: Any, url: str, s3_bucket: Bucket
+    ) -> None:
+        sync_catalog(table, url)
+        place = {"DatabaseName": s3_bucket.name}
+        there = glue.get_table(**place, Name="sales")["Table"]
+        noted = {"Name": "value", "Type": "bigint", "Comment": "in cents", "Parameters": {"a": "b"}}
+        storage = there["StorageDescriptor"] | {"Columns": [noted], "Parameters": {"ours": "1"}}
+        kept = {"Name": "sales", "StorageDescriptor": storage}
+        glue.update_table(
+            **place, TableInput=kept | {"PartitionKeys": there["PartitionKeys"], "Parameters": {}}
+        )
+        load(table, "c", "extra")
+        assert sync_catalog(table, url).table == "updated"
+        storage = glue.get_table(**place, Name="sales")["Table"]["StorageDescriptor"]
+        assert storage["Columns"] == [noted, {"Name": "extra", "Type": "bigint"}]
+        assert storage["Parameters"] == {"ours": "1"}
+
     def test_one_without_partitions(self, glue: Any, s3_bucket: Bucket) -> None:
         table = Table(f"s3://{s3_bucket.name}/plain")
         load_rows(table, ROWS, partition_by=())
