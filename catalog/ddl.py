@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from ..committer.errors import InvalidInputError
@@ -10,6 +11,8 @@ from .engine_types import Engine
 
 #: Athena takes so many partitions at once (its service quotas).
 _AT_ONCE = 100
+#: A word of a name that every engine reads without quotes.
+_BARE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def ddl(described: DescribedTable, engine: Engine | str, name: str) -> list[str]:
@@ -26,17 +29,25 @@ def ddl(described: DescribedTable, engine: Engine | str, name: str) -> list[str]
         )
     if described.read_by is ReadBy.LOG:
         return [_of_delta(described, engine, name)]
-    if engine is Engine.DUCKDB:
-        return [_duckdb(described, name)]
     if engine is Engine.TRINO:
         return _trino(described, name)
+    name = quoted_name(engine, name)
+    if engine is Engine.DUCKDB:
+        return [_duckdb(described, name)]
     if engine is Engine.SPARK:
         return _spark(described, name)
     return _hive(described, engine, name)
 
 
+def quoted_name(engine: Engine, name: str) -> str:
+    """Return a table's name with its words quoted that no engine reads bare, as those that begin
+    with a digit."""
+    words = name.split(".")
+    return ".".join(it if _BARE.fullmatch(it) else _quoted(engine, it) for it in words)
+
+
 def _quoted(engine: Engine, name: str) -> str:
-    mark = '"' if engine in (Engine.REDSHIFT, Engine.TRINO) else "`"
+    mark = '"' if engine in (Engine.REDSHIFT, Engine.TRINO, Engine.DUCKDB) else "`"
     return f"{mark}{name.replace(mark, mark * 2)}{mark}"
 
 
@@ -57,7 +68,7 @@ def _hive(described: DescribedTable, engine: Engine, name: str) -> list[str]:
     if described.partition_by:
         types = described.partition_types(engine)
         lines += ["PARTITIONED BY (", _columns(engine, types), ")"]
-    lines += ["STORED AS PARQUET", f"LOCATION '{described.location}'"]
+    lines += ["STORED AS PARQUET", f"LOCATION {_text(engine, described.location)}"]
     return ["\n".join(lines), *add_partitions(described, engine, name, described.partitions)]
 
 
@@ -104,11 +115,13 @@ def _partition_spec(described: DescribedTable, engine: Engine, partition: str) -
 def _trino(described: DescribedTable, name: str) -> list[str]:
     catalog, schema, table = _trino_name(name)
     types = [*described.types(Engine.TRINO), *described.partition_types(Engine.TRINO)]
-    options = [f"  external_location = '{described.location}'", "  format = 'PARQUET'"]
+    place = _text(Engine.TRINO, described.location)
+    options = [f"  external_location = {place}", "  format = 'PARQUET'"]
     if described.partition_by:
         named = ", ".join(_text(Engine.TRINO, f.name) for f in described.partition_by)
         options.append(f"  partitioned_by = ARRAY[{named}]")
-    lines = [f"CREATE TABLE {name} (", _columns(Engine.TRINO, types), ") WITH ("]
+    quoted = quoted_name(Engine.TRINO, name)
+    lines = [f"CREATE TABLE {quoted} (", _columns(Engine.TRINO, types), ") WITH ("]
     statements = ["\n".join([*lines, ",\n".join(options), ")"])]
     if described.partition_by:
         statements.append(
@@ -130,15 +143,15 @@ def _trino_name(name: str) -> tuple[str, str, str]:
 def _of_delta(described: DescribedTable, engine: Engine, name: str) -> str:
     """The statement that registers a Delta table: each engine takes columns and partitions from
     the log."""
-    place = f"'{described.location}'"
+    place, quoted = _text(engine, described.location), quoted_name(engine, name)
     if engine is Engine.ATHENA:
         # Athena refuses columns, and other properties than this one.
-        head = f"CREATE EXTERNAL TABLE {name}\nLOCATION {place}"
+        head = f"CREATE EXTERNAL TABLE {quoted}\nLOCATION {place}"
         return f"{head}\nTBLPROPERTIES ('table_type' = 'DELTA')"
     if engine is Engine.SPARK:
-        return f"CREATE TABLE {name} USING DELTA LOCATION {place}"
+        return f"CREATE TABLE {quoted} USING DELTA LOCATION {place}"
     if engine is Engine.DUCKDB:
-        return f"CREATE OR REPLACE VIEW {name} AS\nSELECT * FROM delta_scan({place})"
+        return f"CREATE OR REPLACE VIEW {quoted} AS\nSELECT * FROM delta_scan({place})"
     if engine is Engine.TRINO:
         catalog, schema, table = _trino_name(name)
         return (
@@ -160,7 +173,7 @@ def _spark(described: DescribedTable, name: str) -> list[str]:
     if described.partition_by:
         by = ", ".join(_quoted(Engine.SPARK, field.name) for field in described.partition_by)
         lines.append(f"PARTITIONED BY ({by})")
-    lines.append(f"LOCATION '{described.location}'")
+    lines.append(f"LOCATION {_text(Engine.SPARK, described.location)}")
     return ["\n".join(lines), *add_partitions(described, Engine.SPARK, name, described.partitions)]
 
 
@@ -172,8 +185,9 @@ def _duckdb(described: DescribedTable, name: str) -> str:
         for name, kind in described.partition_types(Engine.TRINO)
     )
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ""
+    files = _text(Engine.DUCKDB, f"{described.root.url}{depth}/*.parquet")
     return (
         f"CREATE OR REPLACE VIEW {name} AS\n"
-        f"SELECT * FROM read_parquet('{described.root.url}{depth}/*.parquet'{hive}, "
+        f"SELECT * FROM read_parquet({files}{hive}, "
         "union_by_name = true)"
     )

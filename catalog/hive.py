@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..committer.errors import InvalidInputError, ZeroRenameError, first_few
 from ..committer.format.layout import TableRoot
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
-from .ddl import add_columns, add_partitions, ddl, drop_partitions
+from .ddl import add_columns, add_partitions, ddl, drop_partitions, quoted_name
 from .described_table import DescribedTable, ReadBy, partition_texts
 from .engine_types import Engine, same_hive_type
 
-#: What Spark shows of a table that has partitions, before their columns.
-_PARTITIONED = "# Partition Information"
+#: Headings of what Spark shows of a table, behind its columns. The first is there where it has
+#: partitions, and before their columns.
+_PARTITIONED, _FACTS = "# Partition Information", "# Detailed Table Information"
+#: What Spark shows in place of the members of a type from the 26th on.
+_SHORTENED = re.compile(r"\.\.\. \d+ more fields")
 #: The provider of a Delta table, whose log tells its partitions.
 _DELTA = "delta"
 
@@ -24,12 +28,21 @@ _DELTA = "delta"
 class HiveEntry:
     """What a metastore says of a table.
 
-    :param facts: what ``DESCRIBE TABLE EXTENDED`` shows; ``None`` where there is no such table.
+    :param facts: place, provider and the like; ``None`` where there is no such table.
+    :param columns: the types of all columns, by their names in small letters.
+    :param partition_by: the names of the partition columns, in small letters.
     :param partitions: names by values.
     """
 
     facts: Mapping[str, str] | None
-    partitions: Mapping[tuple[str, ...], str]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+    partitions: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether a Delta table is registered."""
+        return (self.facts or {}).get("Provider", "").lower() == _DELTA
 
 
 class HiveCatalog:
@@ -42,7 +55,7 @@ class HiveCatalog:
         self._url = url
         self._root = root
         self._sql = sql
-        self._name = f"{url.database}.{url.table}"
+        self._name = quoted_name(Engine.HIVE, f"{url.database}.{url.table}")
 
     def look(self) -> HiveEntry:
         """What it says now.
@@ -52,13 +65,14 @@ class HiveCatalog:
         with self._told():
             database, table = self._url.database, self._url.table
             shown = self._sql(f"SHOW TABLES IN `{database}` LIKE '{table}'").collect()
-            if not [row for row in shown if row["tableName"].lower() == table.lower()]:
-                return HiveEntry(None, {})
-            rows = self._sql(f"DESCRIBE TABLE EXTENDED {self._name}").collect()
-            facts = {row["col_name"]: row["data_type"] for row in rows}
-            if _PARTITIONED not in facts or facts.get("Provider", "").lower() == _DELTA:
-                return HiveEntry(facts, {})
-            return HiveEntry(facts, self._partitions())
+            # Spark shows a temporary view of that name, too, whichever database is asked for.
+            stored = [row["tableName"].lower() for row in shown if not row["isTemporary"]]
+            if table.lower() not in stored:
+                return HiveEntry(None)
+            there = self._described()
+            if not there.partition_by or there.is_delta:
+                return there
+            return replace(there, partitions=self._partitions())
 
     def tell(self, there: HiveEntry, described: DescribedTable) -> tuple[CatalogReport, bool]:
         """Create the table, or add what columns it lacks; add and drop partitions.
@@ -69,7 +83,7 @@ class HiveCatalog:
         :raises CatalogUnsyncedError: Spark or its metastore did not do it.
         """
         with self._told():
-            done = self._tell_table(there.facts, described)
+            done = self._tell_table(there, described)
             wanted = {tuple(partition_texts(name)): name for name in described.partitions}
             missing = [name for values, name in wanted.items() if values not in there.partitions]
             gone = [name for values, name in there.partitions.items() if values not in wanted]
@@ -89,43 +103,68 @@ class HiveCatalog:
         except ZeroRenameError:
             raise
         except Exception as error:  # Py4J's, Connect's, Spark's: none is a base of the others.
-            raise self.unsynced(str(error).splitlines()[0][:300]) from error
+            raise self.unsynced(str(error).strip().partition("\n")[0][:300]) from error
 
     def unsynced(self, why: str) -> CatalogUnsyncedError:
         """The error of a registration that was not done, or not wholly."""
         remedy = ": sync_catalog(table, catalog, spark=spark)."
         return self._url.unsynced(why, self._root, remedy)
 
-    def _tell_table(self, facts: Mapping[str, str] | None, described: DescribedTable) -> str:
+    def _tell_table(self, there: HiveEntry, described: DescribedTable) -> str:
         by_log = described.read_by is ReadBy.LOG
-        if facts is None:
+        if there.facts is None:
             # Spark writes what it, Trino and others look at; Hive itself reads no Delta table.
             engine = Engine.SPARK if by_log else Engine.HIVE
-            self._sql(ddl(described, engine, self._name)[0])
+            self._sql(ddl(described, engine, f"{self._url.database}.{self._url.table}")[0])
             return "created"
-        self._check_same(described, facts)
+        self._check_same(described, there, there.facts)
         if by_log:
             return "unchanged"  # All who read a Delta table take its columns from its log.
-        keys = {field.name.lower() for field in described.partition_by}
-        there = {name.lower(): kind for name, kind in facts.items() if name.lower() not in keys}
-        self._check_types(described, there)
-        new = [pair for pair in described.types(Engine.HIVE) if pair[0].lower() not in there]
+        self._check_types(described, there.columns)
+        types = described.types(Engine.HIVE)
+        new = [pair for pair in types if pair[0].lower() not in there.columns]
         if not new:
             return "unchanged"
         self._sql(add_columns(Engine.HIVE, self._name, new))
         return "updated"
 
-    def _check_same(self, described: DescribedTable, facts: Mapping[str, str]) -> None:
+    def _check_same(
+        self, described: DescribedTable, there: HiveEntry, facts: Mapping[str, str]
+    ) -> None:
         place = facts.get("Location", "").replace("s3a://", "s3://", 1).rstrip("/")
-        is_delta = facts.get("Provider", "").lower() == _DELTA
-        by = ReadBy.LOG if is_delta else ReadBy.FOLDERS
+        by = ReadBy.LOG if there.is_delta else ReadBy.FOLDERS
         if place != described.location.rstrip("/") or by is not described.read_by:
             raise InvalidInputError(
                 f"{self._url} is a table at {place or 'no place'}, read by {by}; nothing was "
                 "changed.",
                 table=described.root.url,
-                remedy="Name another table, or drop that one: its files stay.",
+                remedy="Name another table. Or drop that one, if it is external: its files stay; "
+                "those of a managed table are deleted.",
             )
+        if described.read_by is ReadBy.LOG:
+            return
+        if facts.get("Type", "").upper() == "MANAGED":
+            raise InvalidInputError(
+                f"{self._url} is a managed table: Spark would delete the files of a partition that "
+                "it drops, also those that a job has added meanwhile. Nothing was changed.",
+                table=described.root.url,
+                remedy="Name another table. To drop this one by SQL would delete all its files.",
+            )
+        keys = tuple(it.name.lower() for it in described.partition_by)
+        if there.partition_by != keys:
+            raise InvalidInputError(
+                f"{self._url} has the partition columns {list(there.partition_by)}, and the table "
+                f"has {list(keys)}, which Spark's SQL cannot change. Nothing was changed.",
+                table=described.root.url,
+                remedy=self._made_anew,
+            )
+
+    @property
+    def _made_anew(self) -> str:
+        return (
+            f"DROP TABLE {self._name}, whose files stay, since it is external; then repeat this: "
+            "it is created as the table is now."
+        )
 
     def _check_types(self, described: DescribedTable, there: Mapping[str, str]) -> None:
         """Spark's SQL changes no type of a column, so a table whose column has another type since
@@ -140,9 +179,30 @@ class HiveCatalog:
                 f"{self._url} has columns of other types than the table by now: "
                 f"{first_few(other)}. Nothing was changed.",
                 table=described.root.url,
-                remedy=f"DROP TABLE {self._name}, whose files stay, since it is external; then "
-                "repeat this: it is created as the table is now.",
+                remedy=self._made_anew,
             )
+
+    def _described(self) -> HiveEntry:
+        """Return what Spark shows of the table. A column can be called as a fact is: ``location``,
+        ``type``, ``owner``."""
+        sections: dict[str, list[tuple[str, str]]] = {"": []}
+        shown = sections[""]
+        for row in self._sql(f"DESCRIBE TABLE EXTENDED {self._name}").collect():
+            name, text = row["col_name"], row["data_type"]
+            if name in (_PARTITIONED, _FACTS):
+                shown = sections.setdefault(name, [])
+            elif name and not name.startswith("# "):
+                shown.append((name, text))
+        columns = {name.lower(): self._whole(name, kind) for name, kind in sections[""]}
+        keys = tuple(name.lower() for name, _ in sections.get(_PARTITIONED, ()))
+        return HiveEntry(dict(sections.get(_FACTS, ())), columns, keys)
+
+    def _whole(self, column: str, kind: str) -> str:
+        """Return the type of a column in full: Spark shows 25 members of a struct."""
+        if not _SHORTENED.search(kind):
+            return kind
+        rows = self._sql(f"DESCRIBE TABLE {self._name} {quoted_name(Engine.HIVE, column)}")
+        return {row["info_name"]: row["info_value"] for row in rows.collect()}["data_type"]
 
     def _partitions(self) -> dict[tuple[str, ...], str]:
         rows = self._sql(f"SHOW PARTITIONS {self._name}").collect()

@@ -123,12 +123,16 @@ def sync_after_commit(
     except ZeroRenameError as error:
         root = table if isinstance(table, str) else table.root.url
         logger.warning(
-            "%s: the job is committed, and %s was not told: %s. Finish it: "
-            "zero-rename catalog sync %s --catalog %s",
+            "%s: the job is committed, and %s was not told: %s. Finish it: %s",
             root,
             catalog,
             error,
-            root,
-            catalog,
+            _finished_by(root, catalog),
         )
         return None
+
+
+def _finished_by(root: str, catalog: str) -> str:
+    if catalog.startswith("hive:"):
+        return f'sync_catalog("{root}", "{catalog}", spark=spark)'
+    return f"zero-rename catalog sync {root} --catalog {catalog}"

@@ -87,6 +87,18 @@ class TestStatements:
         assert "'it\\'s\\\\'" in ddl(table, "hive", "db.t")[1]
         assert "'it''s\\'" in ddl(table, "redshift", "db.t")[1]
 
+    @pytest.mark.parametrize("engine", ["athena", "hive", "spark", "redshift", "duckdb", "trino"])
+    def test_place_with_a_quote_is_escaped(self, engine: str) -> None:
+        name = "lake.db.flights" if engine == "trino" else "db.flights"
+        found = ddl(described(ReadBy.FOLDERS, bucket="it's"), engine, name)[0]
+        escaped = "it\\'s" if engine in ("athena", "hive", "spark") else "it''s"
+        assert f"'s3://{escaped}/flights/" in found
+
+    def test_word_of_a_name_that_begins_with_a_digit_is_quoted(self) -> None:
+        for read_by in ReadBy:
+            assert " db.`2013`" in ddl(described(read_by), "athena", "db.2013")[0]
+        assert ' db."2013" (' in ddl(described(ReadBy.FOLDERS), "redshift", "db.2013")[0]
+
     def test_partitions_go_a_hundred_at_a_time(self) -> None:
         days = [f"day={dt.date(2013, 1, 1) + dt.timedelta(n)}" for n in range(250)]
         found = ddl(described(ReadBy.FOLDERS, *days), "hive", "db.flights")

@@ -224,13 +224,15 @@ class TestHive:
             self.sent.append(statement)
             if statement.startswith("CREATE"):
                 place = statement.rsplit(" ", 1)[1].strip("'")
-                self.facts = {"delay": "double", "Provider": "delta", "Location": place}
-                self.facts["# Partition Information"] = ""
+                self.facts = {"Provider": "delta", "Location": place}
             shown: list[dict[str, str]] = []
             if statement.startswith("SHOW TABLES"):
-                shown = [{"tableName": "flights"}] if self.facts else []
+                shown = [{"tableName": "flights", "isTemporary": ""}] if self.facts else []
             elif statement.startswith("DESCRIBE"):
-                shown = [{"col_name": k, "data_type": v} for k, v in self.facts.items()]
+                keys = {"# Partition Information": "", "# col_name": "data_type", "day": "string"}
+                title = {"": "", "# Detailed Table Information": ""}
+                rows = [{"delay": "double", "day": "string"}, keys, title, self.facts]
+                shown = [{"col_name": k, "data_type": v} for it in rows for k, v in it.items()]
             return type("Answer", (), {"collect": lambda _: shown})()
 
     def test_delta_table_is_created_by_its_place_and_changed_no_more(

@@ -14,7 +14,7 @@ from conftest import Bucket
 
 from support.day_rows import load_rows
 from zero_rename import Table
-from zero_rename.catalog import CatalogUnsyncedError, ReadBy, sync_catalog
+from zero_rename.catalog import CatalogUnsyncedError, ReadBy, sync_after_commit, sync_catalog
 from zero_rename.committer import InvalidInputError
 
 pytestmark = pytest.mark.memory_s3
@@ -33,10 +33,22 @@ class Answer:
 class Metastore:
     """Stands for a Spark session with Hive support."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "flights") -> None:
+        self.name = name
+        self.columns: dict[str, str] = {}
+        self.keys: list[str] = []
         self.facts: dict[str, str] = {}
         self.partitions: list[str] = []
+        self.views: list[str] = []
         self.fails = ""
+
+    def described(self) -> Rows:
+        """As Spark 4.3 shows a table: columns, partition columns, and what else it is."""
+        keys = [("# Partition Information", ""), ("# col_name", "data_type")]
+        keys += [(key, self.columns[key]) for key in self.keys]
+        facts = [("", ""), ("# Detailed Table Information", ""), *self.facts.items()]
+        rows = [*self.columns.items(), *(keys if self.keys else ()), *facts]
+        return [{"col_name": name, "data_type": _shortened(text)} for name, text in rows]
 
     def sql(self, statement: str) -> Answer:
         if self.fails and statement.startswith(self.fails):
@@ -48,25 +60,43 @@ class Metastore:
         ]
         match statement.split()[:2]:
             case ["SHOW", "TABLES"]:
-                return Answer([{"tableName": "flights"}] if self.facts else [])
+                shown = [{"tableName": self.name, "isTemporary": ""}] if self.facts else []
+                return Answer([*shown, *({"tableName": v, "isTemporary": "x"} for v in self.views)])
             case ["SHOW", "PARTITIONS"]:
                 return Answer([{"partition": name} for name in self.partitions])
+            case ["DESCRIBE", "TABLE"] if "EXTENDED" in statement:
+                return Answer(self.described() if self.facts else self.no_table())
             case ["DESCRIBE", "TABLE"]:
-                rows = [{"col_name": k, "data_type": v} for k, v in self.facts.items()]
-                return Answer([*rows])
+                kind = self.columns[statement.split()[-1]]
+                return Answer([{"info_name": "data_type", "info_value": kind}])
             case ["CREATE", "EXTERNAL"]:
                 assert location
-                columns = dict(re.findall(r"`(\w+)` (\w+)", statement))
-                if "PARTITIONED BY" in statement:
-                    columns["# Partition Information"] = ""
-                self.facts = {**columns, "Location": location[1]}
+                columns, _, keys = statement.partition("PARTITIONED BY")
+                self.columns = _columns(columns) | _columns(keys)
+                self.keys = list(_columns(keys))
+                self.facts = {"Table": "flights", "Owner": "root", "Type": "EXTERNAL"}
+                self.facts |= {"Location": location[1]}
         if "ADD COLUMNS" in statement:
-            self.facts |= dict(re.findall(r"`(\w+)` (\w+)", statement))
+            self.columns |= _columns(statement)
         elif " ADD " in statement:
             self.partitions += named
         elif " DROP " in statement:
             self.partitions = [name for name in self.partitions if name not in named]
         return Answer([])
+
+    @staticmethod
+    def no_table() -> Rows:
+        raise RuntimeError("\n[TABLE_OR_VIEW_NOT_FOUND] The table or view cannot be found.")
+
+
+def _columns(statement: str) -> dict[str, str]:
+    return dict(re.findall(r"`(\w+)` ([^\s]+?),?\n", statement))
+
+
+def _shortened(kind: str) -> str:
+    members = kind.split(",")
+    more = len(members) - 25
+    return kind if more <= 0 else f"{','.join(members[:25])},... {more} more fields>"
 
 
 @pytest.fixture
@@ -100,7 +130,7 @@ def test_a_column_that_it_lacks_is_added(table: Table) -> None:
     metastore = Metastore()
     sync_catalog(table, CATALOG, spark=metastore, exclude=["delay"])
     assert sync_catalog(table, CATALOG, spark=metastore).table == "updated"
-    assert metastore.facts["delay"] == "double"
+    assert metastore.columns["delay"] == "double"
 
 
 def test_a_column_that_widened_is_named_with_the_way_out(table: Table) -> None:
@@ -117,7 +147,7 @@ def test_a_column_that_widened_is_named_with_the_way_out(table: Table) -> None:
     assert "DROP TABLE lake.flights" in str(caught.value.remedy)
     metastore.facts, metastore.partitions = {}, []
     assert sync_catalog(table, CATALOG, spark=metastore).table == "created"
-    assert metastore.facts["n"] == "bigint"
+    assert metastore.columns["n"] == "bigint"
 
 
 @pytest.mark.parametrize("strike", range(8))
@@ -153,3 +183,74 @@ def test_a_failure_says_that_the_table_is_safe(table: Table, statement: str) -> 
     assert "MetaException" in str(caught.value)
     metastore.fails = ""
     assert sync_catalog(table, CATALOG, spark=metastore).added == 2
+
+
+def test_columns_that_are_called_as_facts_of_a_table_are_registered_and_added(table: Table) -> None:
+    metastore = Metastore()
+    rows = pa.table({"delay": [1.0], "location": ["LGA"], "type": ["A320"], "day": ["a"]})
+    load_rows(table, rows, schema_mode="merge")
+    sync_catalog(table, CATALOG, spark=metastore)
+    assert sync_catalog(table, CATALOG, spark=metastore).table == "unchanged"
+    rows = rows.append_column("owner", pa.array(["me"])).append_column("table", pa.array(["t"]))
+    load_rows(table, rows, schema_mode="merge")
+    assert sync_catalog(table, CATALOG, spark=metastore).table == "updated"
+    assert {"location", "type", "owner", "table"} <= metastore.columns.keys()
+
+
+def test_type_that_spark_shows_shortened_is_asked_for_in_full(table: Table) -> None:
+    metastore = Metastore()
+    members = pa.array([{f"x{n}": 1 for n in range(40)}])
+    rows = pa.table({"delay": [1.0], "wide": members, "day": ["a"]})
+    load_rows(table, rows, schema_mode="merge")
+    sync_catalog(table, CATALOG, spark=metastore)
+    assert sync_catalog(table, CATALOG, spark=metastore).table == "unchanged"
+    metastore.columns["wide"] = metastore.columns["wide"].replace("x39:bigint", "x39:int")
+    with pytest.raises(InvalidInputError, match=r"wide struct<x0:bigint.*x39:int>"):
+        sync_catalog(table, CATALOG, spark=metastore)
+
+
+def test_temporary_view_of_the_name_is_not_the_table(table: Table) -> None:
+    metastore = Metastore()
+    metastore.views = ["flights"]
+    assert sync_catalog(table, CATALOG, spark=metastore).table == "created"
+
+
+def test_managed_table_at_the_place_is_refused(table: Table) -> None:
+    """Spark deletes the files of a partition that it drops from one."""
+    metastore = Metastore()
+    sync_catalog(table, CATALOG, spark=metastore)
+    metastore.facts["Type"] = "MANAGED"
+    with pytest.raises(InvalidInputError, match="managed table") as caught:
+        sync_catalog(table, CATALOG, spark=metastore)
+    assert "would delete all its files" in str(caught.value.remedy)
+
+
+def test_other_partition_columns_are_refused(table: Table) -> None:
+    metastore = Metastore()
+    sync_catalog(table, CATALOG, spark=metastore)
+    metastore.keys, metastore.partitions = [], []
+    with pytest.raises(InvalidInputError, match=r"partition columns \[\], .* \['day'\]"):
+        sync_catalog(table, CATALOG, spark=metastore)
+
+
+def test_failure_after_a_commit_names_the_call_that_finishes_it(
+    table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    metastore = Metastore()
+    metastore.fails = "CREATE"
+    assert sync_after_commit(table, CATALOG, spark=metastore) is None
+    assert f'sync_catalog("{table.root.url}", "{CATALOG}", spark=spark)' in caplog.text
+    assert "zero-rename catalog sync" not in caplog.text
+
+
+def test_name_that_begins_with_a_digit_is_quoted(table: Table) -> None:
+    sent = list[str]()
+
+    class Recorder(Metastore):
+        def sql(self, statement: str) -> Answer:
+            sent.append(statement)
+            return super().sql(statement)
+
+    sync_catalog(table, "hive://lake/2013", spark=Recorder("2013"))
+    assert any(it.startswith("CREATE EXTERNAL TABLE lake.`2013` (") for it in sent)
+    assert any(it.startswith("ALTER TABLE lake.`2013` ADD") for it in sent)
