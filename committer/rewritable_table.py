@@ -31,7 +31,7 @@ from .job_steps import HeadSteps
 from .readable_table import ReadableTable
 from .row_rewrite import check_rewritable, rewrite_policies
 from .store.driver import BotoDriver
-from .table_copy import LANES, Copied, FileCopier, copy_spec
+from .table_copy import LANES, Copied, FileCopier, copy_spec, emptied_since
 from .upkeep.compaction import (
     TARGET_BYTES,
     CompactAction,
@@ -155,13 +155,14 @@ class RewritableTable(ReadableTable):
         rows: they are written anew. What others commit here meanwhile is not in the copy, and said.
 
         :param new: the root to copy to: no table, or an empty one; a URL is reached by the client
-            of this table. A copy of this very state that is made once more does nothing.
+            of this table. A copy of this very state that is made once more does nothing, unless
+            the table has been emptied since: it is refused.
         :param progress: called as files are copied.
         :param encryption: by the store, of the new table: SSE-S3, SSE-KMS or DSSE-KMS; ``None``:
             in the same bucket as of this table, in another the bucket's own.
         :param encryption_key: the KMS key, by its id, ARN or alias; ``None``: the account's own.
-        :raises InvalidInputError: ``new`` holds files, or is no table root; or an encryption that
-            cannot be right.
+        :raises InvalidInputError: ``new`` holds files, has been emptied since it was copied to, or
+            is no table root; or an encryption that cannot be right.
         :raises SnapshotGoneError: a file is gone, or one without a record changed, meanwhile.
         :raises DamagedError: a file has not the bytes that were committed.
         :raises TableMismatchError: ``new`` is an empty table of another kind or other columns.
@@ -188,6 +189,8 @@ class RewritableTable(ReadableTable):
                 self._changed_since(state, held=True)
                 job.take(results, len(results))
         assert job.committed is not None
+        if job.repeats and state.files and not new.state().files:
+            raise emptied_since(new.root, self.root, job.committed.job)
         changed = None
         try:
             changed = self._changed_since(state)

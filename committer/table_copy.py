@@ -17,7 +17,7 @@ from .attempt import WholeOutputStream, attempt_writer, complete_whole, data_str
 from .commit.snapshot import Snapshot
 from .commit.state.context import Progress
 from .commit.state.job_state import Committed, OpenedJob
-from .errors import DamagedError, SnapshotGoneError, StreamError
+from .errors import DamagedError, InvalidInputError, SnapshotGoneError, StreamError
 from .format.job_spec import FileOptions, JobSpec, Mode, Owner
 from .format.layout import TableRoot, is_written_once
 from .format.parquet.file_writer import file_settings
@@ -101,6 +101,17 @@ def copy_spec(state: Snapshot, owner: Owner) -> JobSpec:
         idempotency_key=f"copy of {state.root.url} {digest}",
         owner=owner,
         files=FileOptions(content=content_kept(state.files)),
+    )
+
+
+def emptied_since(new: TableRoot, old: TableRoot, job: str) -> InvalidInputError:
+    """Build the error for a copy that was made before, into a table that holds nothing now."""
+    return InvalidInputError(
+        f"Job {job} has copied this very state of {old.url} before, and {new.url} has been emptied "
+        "since. Nothing was copied now.",
+        table=new.url,
+        remedy="Copy to another root, or bring the rows back: zero-rename restore, of a Delta "
+        "table, takes it to where it held them.",
     )
 
 

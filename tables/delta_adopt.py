@@ -58,6 +58,7 @@ from ..committer.format.parquet.foreign_columns import (
     refuse_unfit,
 )
 from ..committer.format.parquet.foreign_table import ListedTable, read_listed
+from ..committer.format.schema.other_formats import refuse_below_swept
 from ..committer.format.schema.types import find_column
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, ListedObject, Step
@@ -196,6 +197,7 @@ def plan_adoption(
     """
     yield from _refuse_table(root, layout)
     yield from refuse_partition_folder(Context(root))
+    yield from refuse_below_swept(root)
     footers = _Footers(report)
     try:
         listed = yield from read_listed(root, footers.read)

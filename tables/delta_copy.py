@@ -17,7 +17,7 @@ from ..committer.errors import InvalidInputError, SnapshotGoneError, ZeroRenameE
 from ..committer.format.job_spec import Content, FileOptions, SuccessMarkers
 from ..committer.format.parquet.reader import read_batches
 from ..committer.readable_table import ReadableTable
-from ..committer.table_copy import Copied, copy_spec
+from ..committer.table_copy import Copied, copy_spec, emptied_since
 from ..committer.upkeep.compaction import content_kept, inputs_in
 from ..committer.write_job import WriteJob, this_process
 from .delta_steps import DeltaSteps
@@ -31,7 +31,8 @@ def copy_table(
     """Copy a table's present state: all of it or nothing.
 
     :param steps: of the table to copy to.
-    :raises InvalidInputError: it holds rows. Nothing was copied.
+    :raises InvalidInputError: it holds rows, or has been emptied since it was copied to. Nothing
+        was copied.
     :raises SnapshotGoneError: a file of ``old`` is gone, or changed without a record, meanwhile.
     :raises UnsupportedTypeError: Delta has no type for a column of ``old``.
     """
@@ -55,6 +56,8 @@ def copy_table(
                 progress(Progress(job.opened.job, done + 1, len(state.files)))
             _refuse_changed(state, old.state())
     assert job.committed is not None
+    if job.repeats and state.files and not steps.count_files():
+        raise emptied_since(steps.root, state.root, job.committed.job)
     changed: tuple[str, ...] | None = None
     try:
         changed = _changed(state, old.state())

@@ -1121,10 +1121,17 @@ class DeltaTable(ChangeableTable):
         :param old: that table; a URL is reached by this table's client.
         :param progress: called after each file.
         :param files: how files are written.
-        :raises InvalidInputError: this table holds rows. Nothing was copied.
+        :raises InvalidInputError: this table holds rows, or has been emptied since it was copied
+            to; or ``old`` is no table of directories. Nothing was copied.
         :raises TableNotFoundError: there is no table to copy.
         :raises UnsupportedTypeError: Delta has no type for a column.
         """
+        if not isinstance(old, (ReadableTable, str)):
+            raise InvalidInputError(
+                f"Invalid old={old!r}: it must be a Table or a URL. Nothing was copied.",
+                remedy="Give Table('s3://bucket/prefix'), or its URL. Load a Delta table's rows "
+                "into a job of this one: for rows in old.scan().to_batches(): job.write(rows).",
+            )
         if isinstance(old, str):
             source = ReadableTable(old)
             source.driver = BotoDriver(source.root.bucket, self.driver.clients)

@@ -9,7 +9,7 @@ from ..committer.commit.state.context import Context
 from ..committer.commit.state.found_table import refuse_partition_folder
 from ..committer.errors import StoreUnfitError, TableMismatchError
 from ..committer.format.layout import TableRoot, is_job_id
-from ..committer.format.schema.other_formats import find_log
+from ..committer.format.schema.other_formats import find_log, refuse_below_swept
 from ..committer.store.listing import first_object
 from ..committer.store.requests import LifecycleRules, ListedObject, ListLifecycleRules, Step
 
@@ -18,12 +18,15 @@ _RECORDS = tuple(f"_zero_rename/{name}/" for name in ("open", "jobs", "failures"
 
 
 def check_free(root: TableRoot) -> Step[None]:
-    """Refuse a root where a table or files are: one request where there are none.
+    """Refuse a root where a table or files are: one request where there are none, and two for each
+    folder above it.
 
     :raises TableMismatchError: files are there already, or a table of another kind.
-    :raises InvalidInputError: it is a partition's directory of a table.
+    :raises InvalidInputError: it is a partition's directory of a table, or lies below a table whose
+        clean-up would delete its files.
     """
     yield from refuse_partition_folder(Context(root))
+    yield from refuse_below_swept(root)
     found = yield from first_object(f"{root.prefix}/", lambda item: not _is_of_jobs(root, item))
     if found is None:
         return

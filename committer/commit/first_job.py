@@ -24,6 +24,7 @@ from ..format.schema.directory import Directory
 from ..format.schema.evolution import evolved, lacked_of, lacking, overwritten
 from ..format.schema.hive_paths import normalise_partition
 from ..format.schema.lost_records import refuse_orphans
+from ..format.schema.other_formats import refuse_below_swept
 from ..format.schema.row_metadata import renamed
 from ..format.schema.spark_types import in_own_types
 from ..store.conditional_put import NotWritten, Uncertain, Written, put_record, write_id_of
@@ -59,12 +60,14 @@ def design_table(
 
     :param listed: the heads that are there.
     :raises TableMismatchError: files that are there contradict the job's layout or columns.
-    :raises InvalidInputError: the root is a partition of a table, or the job lacks the columns
-        that the directories are partitioned by.
+    :raises InvalidInputError: the root is a partition of a table, or lies below one whose clean-up
+        would delete its files, or the job lacks the columns that the directories are partitioned
+        by.
     :raises StoreUnfitError: the store cannot hold the protocol.
     :raises DamagedError: there are files of jobs of this package, and no record of them.
     """
     yield from refuse_partition_folder(context)
+    yield from refuse_below_swept(context.root)
     directory = yield from list_directory(context)
     states = yield from All(tuple(read_head(context, it.slot) for it in listed))
     heads = [state for state in states if state.head.version]

@@ -54,11 +54,16 @@ def list_objects(
             return Listing(tuple(found), page.date, since)
 
 
-def first_object(prefix: str, wanted: Callable[[ListedObject], bool]) -> Step[ListedObject | None]:
-    """The first by name that is wanted; the pages after it are not asked for."""
+def first_object(
+    prefix: str, wanted: Callable[[ListedObject], bool], direct: bool = False
+) -> Step[ListedObject | None]:
+    """The first by name that is wanted; the pages after it are not asked for.
+
+    :param direct: direct children only.
+    """
     token = None
     while True:
-        page = yield from ListObjects(prefix, token=token)
+        page = yield from ListObjects(prefix, direct, token)
         found = next(filter(wanted, page.objects), None)
         token = page.token
         if found is not None or token is None:

@@ -205,6 +205,17 @@ class TestAgain:
         assert (again.job, again.repeated, first.repeated) == (first.job, True, False)
         assert store.objects == before
 
+    def test_into_a_table_that_was_emptied_since_is_refused(
+        self, old: Table, store: MemoryStore
+    ) -> None:
+        new = memory_table(store, NEW)
+        first = old.copy(new)
+        new.delete([("value", ">", 0)])
+        assert values(new) == []
+        with pytest.raises(InvalidInputError, match=f"Job {first.job} has copied .* emptied since"):
+            old.copy(memory_table(store, NEW))
+        assert values(new) == []
+
     def test_of_another_state_it_is_refused(self, old: Table, store: MemoryStore) -> None:
         old.copy(memory_table(store, NEW))
         load(old, 6)

@@ -12,6 +12,7 @@ import pytest
 from support.memory_store import MemoryDriver, MemoryStore
 from zero_rename import FileOptions, Table
 from zero_rename.committer.errors import (
+    InvalidInputError,
     OutcomeUnknownError,
     RefusedError,
     SnapshotGoneError,
@@ -154,3 +155,28 @@ def test_copy_whose_store_fails_at_a_request_is_done_once_by_another_try(
         assert values(new) == [1, 2, 3]
         number += 1
     assert number > 10
+
+
+def test_copy_whose_table_was_emptied_since_is_refused_when_it_is_made_again(
+    store: MemoryStore,
+) -> None:
+    old, new = on(store)
+    done = new.copy_of(old)
+    new.delete([("value", ">", 0)])
+    with pytest.raises(InvalidInputError, match=f"Job {done.job} has copied .* emptied since"):
+        new.copy_of(old)
+    assert values(new) == []
+
+
+def test_copy_of_an_empty_table_does_nothing_when_it_is_made_again() -> None:
+    old, new = on(MemoryStore())
+    write(old, rows(1))
+    old.delete([("value", ">", 0)])
+    assert not new.copy_of(old).repeated
+    assert new.copy_of(old).repeated
+
+
+def test_copy_of_a_delta_table_is_refused_and_says_how_to_load_its_rows(store: MemoryStore) -> None:
+    _, new = on(store)
+    with pytest.raises(InvalidInputError, match=r"must be a Table or a URL.*old\.scan\(\)"):
+        new.copy_of(new)  # type: ignore[arg-type]

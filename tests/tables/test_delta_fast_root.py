@@ -37,7 +37,7 @@ from zero_rename.log.job_steps import open_log_job
 from zero_rename.log.opening import LogDepth, open_log
 from zero_rename.maintenance.destinations import destination_at
 from zero_rename.maintenance.purging import PurgedDestination, PurgeOrder, purge_destination
-from zero_rename.tables import DeltaTable
+from zero_rename.tables import DeltaTable, new_table
 from zero_rename.tables.delta_steps import layout_of
 
 pytestmark = [pytest.mark.memory_s3]
@@ -660,9 +660,11 @@ class TestPurge:
 
     @pytest.mark.parametrize("name", ["below", "data"])
     def test_purge_of_the_destination_leaves_uploads_of_a_table_below_it(
-        self, stores: FastStores, name: str
+        self, stores: FastStores, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Its files lie in the same data root, below the same folder."""
+        """Its files lie in the same data root, below the same folder: as a table that is made there
+        while the one above it is, which is not seen."""
+        monkeypatch.setattr(new_table, "refuse_below_swept", lambda _: iter(()))
         client = stores.durable.client()
         below = DeltaTable(f"{URL}/{name}", client)
         for table in (DeltaTable(URL, client), below):

@@ -13,7 +13,7 @@ from ...format.layout import TableRoot, jobs_on_record
 from ...format.records.head import Slot
 from ...format.records.table_record import TableRecord
 from ...format.schema.hive_paths import unescape
-from ...format.schema.other_formats import refuse_other_logs
+from ...format.schema.other_formats import refuse_below_swept, refuse_other_logs
 from ...store.conditional_put import NotWritten, Uncertain, Written, put_record
 from ...store.listing import list_objects
 from ...store.requests import Absent, All, Get, Put, Step
@@ -161,13 +161,15 @@ def refuse_partition_folder(context: Context) -> Step[None]:
 
 
 def refuse_folder_of_others(context: Context) -> Step[None]:
-    """Refuse a root that belongs to another table format, or is a partition's directory of another
-    table: for a writer that keeps no record here.
+    """Refuse a root that belongs to another table format, is a partition's directory of another
+    table or lies below one whose clean-up deletes files of others: for a writer that keeps no
+    record here.
 
-    :raises InvalidInputError: as :func:`refuse_partition_folder`.
+    :raises InvalidInputError: as :func:`refuse_partition_folder` and :func:`refuse_below_swept`.
     :raises TableMismatchError: it belongs to another format.
     """
     yield from refuse_partition_folder(context)
+    yield from refuse_below_swept(context.root)
     yield from refuse_other_logs([context.root])
 
 

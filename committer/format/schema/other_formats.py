@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...errors import TableMismatchError
+from ...errors import InvalidInputError, StoreRefusedError, TableMismatchError
 from ...store.listing import first_object
 from ...store.requests import All, ListedObject, Step
 from ..layout import TableRoot
@@ -35,12 +35,15 @@ class OtherFormat:
     :param folder: where its log lies in the table's root.
     :param log: a pattern of names of the log's files, as far as they tell the format.
     :param reader: what reads such a table.
+    :param sweep: what its engines call the clean-up that deletes all files below its root that its
+        log does not name; ``""``: they have none.
     """
 
     name: str
     folder: str
     log: str
     reader: str
+    sweep: str = ""
 
 
 _ANY = r"."
@@ -51,6 +54,7 @@ FORMATS = (
         DELTA_LOG,
         _ANY,
         "zero_rename.spark.load(…), or zero_rename.tables.DeltaTable(…).scan()",
+        sweep="VACUUM",
     ),
     OtherFormat("Apache Hudi", ".hoodie", _ANY, "spark.read.format('hudi')"),
     OtherFormat(
@@ -58,6 +62,7 @@ FORMATS = (
         "metadata",
         r".*\.metadata\.json(\.gz)?|version-hint\.text",
         "a catalog: spark.table('catalog.schema.table'), or pyiceberg's Catalog.load_table(…)",
+        sweep="remove_orphan_files",
     ),
     OtherFormat(
         "Spark's streaming file sink",
@@ -119,8 +124,42 @@ def _first_of_log(folder: TableRoot, its: OtherFormat) -> Step[str | None]:
     def tells(item: ListedObject) -> bool:
         return re.match(its.log, item.key.removeprefix(prefix)) is not None
 
-    found = yield from first_object(prefix, tells)
+    found = yield from first_object(prefix, tells, direct=True)
     return None if found is None else found.key
+
+
+def refuse_below_swept(root: TableRoot) -> Step[None]:
+    """Refuse a root below a table whose clean-up deletes what its log does not name: files of a
+    table below it, too.
+
+    Asked before a table is made: two requests for each folder above it. A folder that these
+    credentials may not list is taken for none.
+
+    :raises InvalidInputError: it lies below such a table.
+    """
+    names = root.prefix.split("/")
+    above = [TableRoot(root.bucket, "/".join(names[:end])) for end in range(1, len(names))]
+    asked = [(folder, its) for folder in above for its in FORMATS if its.sweep]
+    logs = yield from All(tuple(_first_that_is_told(folder, its) for folder, its in asked))
+    for (folder, its), key in zip(asked, logs, strict=True):
+        if key is not None:
+            raise InvalidInputError(
+                f"{root.url} lies below {folder.url}, a table of {its.name}, whose {its.sweep} "
+                "deletes all files there that its log does not name: those of this table, too. "
+                "Nothing was written.",
+                table=root.url,
+                key=key,
+                remedy="Write to a root that lies below no table.",
+            )
+
+
+def _first_that_is_told(folder: TableRoot, its: OtherFormat) -> Step[str | None]:
+    try:
+        return (yield from _first_of_log(folder, its))
+    except StoreRefusedError as error:
+        if not error.lacks_right:
+            raise
+        return None
 
 
 def delta_error(root: TableRoot, key: str) -> OtherFormatError:
