@@ -227,13 +227,15 @@ class ZeroRenameHook(BaseHook):
         """The store that this hook's client reaches, as another process is told of it."""
         from ..committer.store.client_settings import ClientSettings  # It needs boto3.
 
-        config = self.s3.conn_config
-        return ClientSettings.of(
-            self.get_conn(),
-            verify=self.s3.verify,
-            config=config.extra_config.get("config_kwargs"),
-            profile=config.profile_name,
-        )
+        client = self.get_conn()
+        with self._making_session():
+            config = self.s3.conn_config
+            return ClientSettings.of(
+                client,
+                verify=self.s3.verify,
+                config=config.extra_config.get("config_kwargs"),
+                profile=config.profile_name,
+            )
 
     def endpoint_env(self) -> dict[str, str]:
         """Those of :meth:`credentials_env` that say where the store is, none of them a secret.
@@ -248,9 +250,9 @@ class ZeroRenameHook(BaseHook):
         """
         from ..committer.store.client_settings import S3_CLIENT
 
-        config, store = self.s3.conn_config, self.store
+        store = self.store
         with self._making_session():
-            session = self.s3.get_session()
+            config, session = self.s3.conn_config, self.s3.get_session()
         region = session.region_name
         found = {
             "AWS_ENDPOINT_URL_S3": store.endpoint,
@@ -258,19 +260,20 @@ class ZeroRenameHook(BaseHook):
             "AWS_DEFAULT_REGION": region,
         }
         if config.endpoint_url:
-            where = config.get_service_endpoint_url("sts", sts_connection_assume=True)
             found["AWS_ENDPOINT_URL"] = config.endpoint_url
-            found["AWS_ENDPOINT_URL_STS"] = session.client(
-                "sts", endpoint_url=where
-            ).meta.endpoint_url
+            with self._making_session():
+                where = config.get_service_endpoint_url("sts", sts_connection_assume=True)
+                sts = session.client("sts", endpoint_url=where)
+            found["AWS_ENDPOINT_URL_STS"] = sts.meta.endpoint_url
         found[S3_CLIENT] = store.encode()
         return {name: value for name, value in found.items() if value}
 
     def s3a_store(self) -> dict[str, Any]:
         """Endpoint, region and addressing of the AWS connection, as members of
         :class:`~.s3a.hadoop.settings.S3ASettings`."""
-        endpoint = self.s3.conn_config.get_service_endpoint_url("s3") or self.store.endpoint
+        at_store = self.store.endpoint
         with self._making_session():
+            endpoint = self.s3.conn_config.get_service_endpoint_url("s3") or at_store
             region = self.s3.get_session().region_name
         found: dict[str, Any] = {"endpoint": endpoint or None, "region": region}
         style = self.store.config.get("s3", {}).get("addressing_style")
@@ -283,17 +286,18 @@ class ZeroRenameHook(BaseHook):
 
         Lists once below the table root; without a root, asks the store whether it knows the keys.
         """
-        from ..committer.store.clients import check_keys, making_clients
+        from ..committer.store.clients import check_keys
         from ..committer.store.listing import first_object
 
         try:
             root = self.settings.table_root
-            with making_clients():
+            with self._making_session():
                 if not root and self.s3.get_session().get_credentials() is None:
                     return False, "No AWS credentials were found. Set aws_conn_id or table_root."
                 client = self.get_conn()
+                if not root:
+                    check_keys(client)
             if not root:
-                check_keys(client)
                 return True, "The store knows the keys. Set table_root to test the bucket too."
             # A bucket is a root, too, and is no table.
             table = self.get_table(f"{root.rstrip('/')}/t")

@@ -248,21 +248,40 @@ def trouble_of(error: Exception) -> Trouble | None:
 
 
 def is_lasting(error: Exception) -> bool:
-    """Whether it is of no use to try again: a certificate that the host does not trust."""
+    """Whether it is of no use to try again: a certificate that the host does not trust, or a file
+    of trusted ones that it cannot read."""
     return isinstance(error, boto.SSLError) and was_not_sent(error)
 
 
 def was_not_sent(error: Exception) -> bool:
     """Whether no connection came about, so that the request cannot have been carried out."""
     if isinstance(error, boto.SSLError):
-        return "CERTIFICATE_VERIFY_FAILED" in str(error) or "WRONG_VERSION_NUMBER" in str(error)
+        told = str(error)
+        failed = "CERTIFICATE_VERIFY_FAILED" in told or "WRONG_VERSION_NUMBER" in told
+        return failed or lacks_certificates(error)
     return isinstance(error, _NOT_SENT)
+
+
+def lacks_certificates(error: Exception) -> bool:
+    """Whether the file of trusted certificates cannot be read, or holds none."""
+    if not isinstance(error, boto.SSLError):
+        return False
+    given = error.kwargs.get("error")
+    causes = (given, *getattr(given, "args", ()))  # urllib3's error holds that of the system.
+    unread = (FileNotFoundError, IsADirectoryError, PermissionError)
+    return any(isinstance(it, unread) for it in causes) or "NO_CERTIFICATE" in str(error)
 
 
 def unreachable(error: Exception, endpoint: str, bucket: str, request: Any) -> ZeroRenameError:
     """No answer to a request that changes nothing, was never sent, or may be repeated."""
     cause = describe(error)
-    if was_not_sent(error):
+    if lacks_certificates(error):
+        happened = "The CA file by which the store's certificate is checked cannot be read"
+        remedy = (
+            "Let verify of the AWS connection, or AWS_CA_BUNDLE, name a PEM file that this host "
+            'has. In JSON, false without quotes checks no certificate; "false" is a file\'s name.'
+        )
+    elif was_not_sent(error):
         happened = "No connection to the store came about"
         remedy = (
             "See that the endpoint is up and AWS_ENDPOINT_URL names it; for a certificate the host "

@@ -10,8 +10,9 @@ import pytest
 from botocore.stub import Stubber
 
 from support.airflow import Connect, Tables
+from support.day_rows import load_rows
 from support.moto_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server
-from zero_rename.committer import InvalidInputError
+from zero_rename.committer import InvalidInputError, StoreRefusedError
 from zero_rename.committer.store.client_settings import S3_CLIENT, ClientSettings
 from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.provider.hooks import ZeroRenameHook
@@ -115,6 +116,41 @@ def test_a_token_and_a_certificate_bundle_are_handed_on(connect: Connect) -> Non
     assert "AWS_ENDPOINT_URL" not in given
 
 
+ODD = {
+    "number_as_region": {"region_name": 5},
+    "text_as_config": {"config_kwargs": '{"s3": {"addressing_style": "path"}}'},
+    "text_within_config": {"config_kwargs": {"s3": "path"}},
+    "unknown_config": {"config_kwargs": {"nosuch": 1}},
+    "text_as_role_arguments": {"assume_role_kwargs": "x", "role_arn": "arn:aws:iam::1:role/x"},
+    "number_as_endpoint": {"endpoint_url": 5},
+    "text_as_services": {"service_config": "x"},
+    "text_as_a_service": {"service_config": {"s3": "x"}},
+    "text_as_session": {"session_kwargs": "x"},
+    "unknown_role_method": {"assume_role_method": "x", "role_arn": "arn:aws:iam::1:role/x"},
+    "list_as_extra": ["x"],
+}
+
+
+@pytest.mark.parametrize("extra", ODD.values(), ids=ODD)
+def test_extra_of_another_kind_than_boto3_takes_is_refused(connect: Connect, extra: Any) -> None:
+    connect("aws_default", "aws", login="key-id", password="key-secret", extra=extra)
+    made = ZeroRenameHook()
+    for call in (made.get_conn, made.credentials_env, made.endpoint_env, made.s3a_store):
+        with pytest.raises(StoreRefusedError, match="connection 'aws_default'"):
+            call()
+
+
+def test_extra_of_another_kind_for_glue_alone_is_a_warning_after_a_commit(
+    tables: Tables, connect: Connect, s3_server: S3Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = ZeroRenameHook().get_table(tables.url("flights"))
+    load_rows(table, pa.table({"delay": [1.0], "day": ["a"]}))
+    extra = {"endpoint_url": s3_server.endpoint, "service_config": {"glue": "x"}}
+    connect("aws_default", "aws", login="key-id", password="key-secret", extra=extra)
+    assert ZeroRenameHook().register(table, "glue://lake/flights") is None
+    assert "the job is committed" in caplog.text
+
+
 class TestTheConnectionFormsButton:
     def test_without_a_root(self, tables: Tables) -> None:
         fine, said = ZeroRenameHook().test_connection()
@@ -153,6 +189,12 @@ class TestTheConnectionFormsButton:
         fine, said = ZeroRenameHook("lake").test_connection()
         assert not fine
         assert why in said
+
+    def test_extra_of_another_kind(self, tables: Tables, connect: Connect) -> None:
+        connect("aws_default", "aws", extra={"config_kwargs": "x"})
+        fine, said = ZeroRenameHook().test_connection()
+        assert not fine
+        assert "holds a value of another kind" in said
 
     def test_no_server(self, connect: Connect) -> None:
         connect(

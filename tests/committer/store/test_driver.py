@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import boto3
 import pytest
 
 from support.faulty_server import (
@@ -548,6 +549,17 @@ class TestRefusals:
             endpoint = server.endpoint.replace("http:", "https:")
             with pytest.raises(StoreUnreachableError):
                 at(endpoint).run(Put("k", b"", if_none_match=True))
+
+    @pytest.mark.parametrize("file", ["false", "/missing/ca.pem", "/etc/hostname"])
+    def test_file_without_certificates_is_named_at_once(self, file: str) -> None:
+        with FaultyServer(always(Reply(200))) as server:
+            endpoint = server.endpoint.replace("http:", "https:")
+            session = boto3.Session("id", "secret", region_name="us-east-1")
+            client = session.client("s3", endpoint_url=endpoint, verify=file)
+            started = time.monotonic()
+            with pytest.raises(StoreUnreachableError, match=r"CA file .* verify of the AWS"):
+                connect("bucket", client).run(Get("k"))
+        assert time.monotonic() - started < 5
 
 
 class TestUnclearAnswers:
