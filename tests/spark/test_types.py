@@ -20,6 +20,12 @@ SCHEMA = st.StructType(
         st.StructField("p", st.StringType()),
     ]
 )
+NOTES: dict[str, Any] = {
+    "EXISTS_DEFAULT": "42",
+    "parquet.field.id": 7,
+    "spark.watermarkDelayMs": 1000,
+}
+OWN: dict[str, Any] = {"comment": "of the user's"}
 
 
 class TestOlderPySpark:
@@ -72,6 +78,37 @@ class TestVoid:
         kind = st.ArrayType(st.MapType(st.NullType(), st.NullType()))
         with pytest.raises(UnsupportedTypeError, match=r"'v\[\]' has the type map<void,void>"):
             table_schema(st.StructType([st.StructField("v", kind)]), [])
+
+
+class TestNotesOfTheSource:
+    """What Spark notes of a column for the catalog's table, the file or the stream that it comes
+    from: it would fill files that lack the column, or look for them by another name."""
+
+    @staticmethod
+    def noted() -> st.StructType:
+        nested = st.StructType([st.StructField("a", st.LongType(), True, NOTES | OWN)])
+        fields = [
+            st.StructField("n", st.LongType(), True, NOTES | OWN),
+            st.StructField("s", st.ArrayType(nested), True, NOTES),
+        ]
+        return st.StructType(fields)
+
+    def found(self, schema: st.StructType) -> list[dict[str, Any]]:
+        number, structs = schema.fields
+        assert isinstance(structs.dataType, st.ArrayType)
+        element = structs.dataType.elementType
+        assert isinstance(element, st.StructType)
+        return [number.metadata, structs.metadata, element.fields[0].metadata]
+
+    def test_notes_of_a_column_s_source_are_not_stored(self) -> None:
+        stored = json.loads((table_schema(self.noted(), []).metadata or {})[ROW_METADATA])
+        assert self.found(st.StructType.fromJson(stored)) == [OWN, {}, OWN]
+
+    def test_notes_that_were_stored_are_not_read(self) -> None:
+        stored = table_schema(self.noted(), [])
+        text = self.noted().json().encode()
+        stored = stored.with_metadata({**(stored.metadata or {}), ROW_METADATA: text})
+        assert self.found(spark_schema(stored)) == [OWN, {}, OWN]
 
 
 class TestUserDefinedTypes:

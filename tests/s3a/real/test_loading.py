@@ -86,6 +86,17 @@ def test_all_types_are_what_this_package_s_reader_finds(spark: Any, url: str, ma
     assert repr(rows(found)) == repr(rows(ours))
 
 
+def test_column_with_a_default_in_the_catalog_is_null_in_files_that_lack_it(
+    spark: Any, url: str
+) -> None:
+    save(spark.sql("select 1 n"), url)
+    later = spark.sql("select 2 n, 5 c").withMetadata("c", {"EXISTS_DEFAULT": "42"})
+    save(later, url, options={"mergeSchema": "true"})
+    found = load(spark, url)
+    assert is_by_spark(found)
+    assert rows(found) == [{"n": 1, "c": None}, {"n": 2, "c": 5}]
+
+
 class TestTime:
     """The type TIME, which Spark 4.3 makes and hands over, and whose own reader takes it only where
     a setting says so."""
