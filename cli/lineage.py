@@ -184,15 +184,18 @@ def _look(
 def _version(said: str, targets: Sequence[str]) -> tuple[str, str]:
     """The table and the version that an option names."""
     if re.match(SCHEME, said):
-        table, _, version = said.partition("=")
-        return table, version
+        # A table's place may have that sign, too, as s3://lake/source=crm/flights has.
+        ends = [at for at, sign in enumerate(said) if sign == "="] or [len(said)]
+        named = [at for at in ends if any(f"{it}/".startswith(f"{said[:at]}/") for it in targets)]
+        at = (named or ends)[0]
+        return said[:at], said[at + 1 :]
     tables = {place_named(target)[0] for target in targets}
     if len(tables) > 1:
         raise InvalidInputError(
             f"--code-version {said} names no table, and {len(tables)} are asked about.",
             remedy="Name it: --code-version s3://bucket/prefix=VERSION.",
         )
-    return tables.pop(), said
+    return targets[0], said
 
 
 def _print(graph: LineageGraph, states: Iterable[LineageState], as_json: bool) -> int:

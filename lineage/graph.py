@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from ..committer.errors import InvalidInputError, TableNotFoundError
+from ..committer.errors import (
+    InvalidInputError,
+    TableMismatchError,
+    TableNotFoundError,
+    ZeroRenameError,
+)
 from ..committer.format.code_version import checked_code_version
 from ..committer.format.job_spec import Mode
 from ..committer.format.layout import TableRoot
@@ -146,8 +151,8 @@ def look_up(
     """
     tables = KnownTables(client, lost)
     present = {
-        _present(tables, url).url: checked_code_version(version)
-        for url, version in (code_versions or {}).items()
+        _located(tables, target)[0].url: checked_code_version(version)
+        for target, version in (code_versions or {}).items()
     }
     wanted: set[Place] = set()
     for target in targets:
@@ -170,17 +175,37 @@ def look_up(
 
 
 def place_named(target: str) -> tuple[str, str | None]:
-    """The table that a target names, and the partition, if it names one."""
+    """The table that a target names, and the partition, if it names one, by the text alone."""
+    return next(_readings(target))
+
+
+def _readings(target: str) -> Iterator[tuple[str, str | None]]:
+    """The tables and partitions that a target may mean: a table may lie in a folder that is called
+    as a partition is (``source=crm/flights``), and be called so itself (``raw/source=crm``)."""
     parts = target.rstrip("/").split("/")
-    for at, part in enumerate(parts):
-        if at > 3 and "=" in part:
-            return "/".join(parts[:at]), "/".join(parts[at:])
-    return "/".join(parts), None
+    first = len(parts)
+    while first > 4 and "=" in parts[first - 1]:
+        first -= 1
+    for at in range(first, len(parts) + 1):
+        yield "/".join(parts[:at]), "/".join(parts[at:]) or None
+
+
+def _located(tables: KnownTables, target: str) -> tuple[TableNow, str | None]:
+    """Find the table that a target names, and the partition, if it names one.
+
+    :raises TableNotFoundError: there is none.
+    """
+    found: list[ZeroRenameError] = []
+    for url, partition in _readings(target):
+        try:
+            return _present(tables, url), partition
+        except (TableNotFoundError, TableMismatchError) as error:
+            found.append(error)
+    raise found[0]
 
 
 def _places(tables: KnownTables, target: str) -> set[Place]:
-    url, partition = place_named(target)
-    table = _present(tables, url)
+    table, partition = _located(tables, target)
     url = table.url
     if partition is None:
         return {(url, name) for name in table.contents}
@@ -249,7 +274,7 @@ def _nodes(
         if record is not None:
             wrote = record.wrote
             others = wrote - one.partitions.keys()
-            gone = _replaced(tables, table, record, others)
+            gone, shared = _replaced(tables, table, record, others)
             held_still = node.partitions | (others - gone.keys())
             theirs = {name: it for name, it in gone.items() if it is not None}
             node = replace(
@@ -261,7 +286,7 @@ def _nodes(
                 versions={name: table.state.versions.get(name, 0) for name in held_still},
             )
             if node.run.mode is Mode.REPLACE:
-                node = replace(node, added=_added(table, one))
+                node = replace(node, added={**shared, **_added(table, one)})
         writers = (records.get(it) for it in sorted(set().union(*one.partitions.values())))
         told = Inputs.all_of(it.inputs if it else UNKNOWN_INPUTS for it in writers)
         found.append(judged(node, told, wrote, tables, version))
@@ -294,18 +319,24 @@ def _origins(record: JobRecord | None, partition: str) -> tuple[str, ...]:
 
 def _replaced(
     tables: KnownTables, table: TableNow, record: JobRecord, partitions: Iterable[str]
-) -> dict[str, str | None]:
-    """Partitions that a job wrote and whose rows are others' now, with one of these; ``None`` where
-    that is another job of its run."""
+) -> tuple[dict[str, str | None], dict[str, str]]:
+    """Look at partitions that a job wrote, and whose rows were written again since.
+
+    :returns: those whose rows are others' now, with one of these, ``None`` where that is another
+        job of its run; and those that hold rows of it and of others, with one of these.
+    """
     gone: dict[str, str | None] = {}
+    shared: dict[str, str] = {}
     for name in sorted(partitions):
         holders = table.held.get(name, frozenset())
         writers = tables.records(table.url, holders)
         made = {it: _origins(writers.get(it), name) or (it,) for it in holders}
         if (record.job,) in made.values():
+            if others := [it for it, jobs in made.items() if jobs != (record.job,)]:
+                shared[name] = min(others)
             continue
         runs = tables.records(table.url, {job for jobs in made.values() for job in jobs})
         keys = {None if it is None else it.idempotency_key for it in runs.values()}
         own = keys == {record.idempotency_key} != {None}
         gone[name] = None if own else min(holders, default="")
-    return gone
+    return gone, shared

@@ -101,7 +101,9 @@ class JobNode:
                 name: tuple(dict.fromkeys((*self.lost_in(name), *other.lost_in(name))))
                 for name in sorted({*self.lost, *other.lost})
             },
+            sources=self.sources | other.sources,
             fast=self.fast | other.fast,
+            added={**self.added, **other.added},
             stale=tuple(dict.fromkeys(self.stale + other.stale)),
             versions={**self.versions, **other.versions},
         )
@@ -193,8 +195,12 @@ def _judge(read: TableRead, table: TableNow, own: set[Place], found: _Findings) 
     for name in sorted(known.keys() - mine):
         version, content = table.state.versions.get(name, 0), table.contents.get(name, _EMPTY)
         then = known[name]
-        moved = version != then.version or not version
-        if moved and content != then.content:
-            found.stale.append(f"{table.url}/{name} was of version {then.version}, is of {version}")
+        if content == then.content:
+            continue
+        # A table that was deleted and made anew counts from the beginning.
+        anew = ", with other rows" if version == then.version and version else ""
+        found.stale.append(
+            f"{table.url}/{name} was of version {then.version}, is of {version}{anew}"
+        )
     for name in sorted(selected - known.keys() - mine):
         found.stale.append(f"{table.url}/{name} came since, and is asked for")

@@ -1,0 +1,123 @@
+"""Tables of either layout in folders that are called as partitions are, and tables that were made
+anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import Bucket
+
+from support.command_line import invoke
+from zero_rename import Table
+from zero_rename.committer import FileOptions, Owner, TableNotFoundError
+from zero_rename.committer.scan.reads import forget_reads
+from zero_rename.lineage import LineageState as State
+from zero_rename.lineage import look_up, plan
+from zero_rename.lineage.bound import risks_of
+from zero_rename.tables import DeltaTable
+
+from .test_delta_tables import DeltaLake
+from .test_lineage import Lake
+
+pytestmark = pytest.mark.memory_s3
+
+#: Where a table may lie.
+PLACES = ("wh/source=crm/flights", "wh/source=crm", "source=crm/flights", "a=1/b/c=2/flights")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_read() -> Iterator[None]:
+    forget_reads()
+    yield
+    forget_reads()
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+@pytest.mark.parametrize("place", PLACES)
+def test_table_in_a_folder_called_as_a_partition_is_found(
+    kind: Any, place: str, s3_bucket: Bucket
+) -> None:
+    table = kind(f"s3://{s3_bucket.name}/{place}")
+    rows = pa.table({"x": [1, 1], "day": [1, 2]})
+    with table.job(rows.schema, partition_by=["day"], code_version="3") as job:
+        job.write(rows)
+    url = table.root.url
+    assert [it.partition for it in look_up([url]).partitions()] == ["day=1", "day=2"]
+    ((found,),) = (look_up([f"{url}/day=2"]).partitions(),)
+    assert (found.table, found.partition, found.code_versions) == (url, "day=2", ("3",))
+    assert look_up([url], code_versions={url: "4"}).partitions()[0].state is State.STALE
+    for said in ("4", f"{url}=4"):
+        told = invoke("lineage", "stale", f"{url}/day=2", "--code-version", said)
+        assert told.exit_code == 1
+        assert "code version 3, now 4" in " ".join(told.output.split())
+
+
+def test_place_without_a_table_is_named_by_the_folder_above_its_partition(
+    s3_bucket: Bucket,
+) -> None:
+    url = f"s3://{s3_bucket.name}/wh/flights"
+    with pytest.raises(TableNotFoundError) as caught:
+        look_up([f"{url}/day=1"])
+    assert caught.value.table == url
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_not_durable_in_such_a_folder_is_told(place: str, s3_bucket: Bucket) -> None:
+    table = DeltaTable(f"s3://{s3_bucket.name}/{place}")
+    rows = pa.table({"x": [1], "day": [1]})
+    fast = f"s3://{s3_bucket.name}/fast"
+    with table.job(rows.schema, partition_by=["day"], data_root=fast) as job:
+        job.write(rows)
+    (told,) = risks_of(table, 0.0)
+    assert "day=1" in told
+
+
+@pytest.mark.parametrize("kind", [Lake, DeltaLake])
+@pytest.mark.parametrize("loads", [1, 2])
+def test_input_that_was_deleted_and_made_anew_is_held_by_its_rows(
+    kind: type[Lake], loads: int, s3_bucket: Bucket
+) -> None:
+    """Its versions begin anew, and may be those that were read."""
+    lake = kind(s3_bucket)
+
+    def load(x: int) -> None:
+        for _ in range(loads):
+            lake.load(0, x=x)
+
+    load(1)
+    lake.week(0)
+    for x, state in ((1, State.FRESH), (77, State.STALE)):
+        for it in s3_bucket.client.list_objects_v2(Bucket=s3_bucket.name)["Contents"]:
+            if it["Key"].startswith("daily/"):
+                s3_bucket.delete(it["Key"])
+        forget_reads()
+        lake.daily = type(lake.daily)(lake.daily.root.url)
+        load(x)
+        assert lake.states(lake.weekly) == {"week=0": state}
+
+
+@pytest.mark.parametrize("kind", [Lake, DeltaLake])
+def test_run_is_refused_whose_compacted_partition_others_have_added_to(
+    kind: type[Lake], s3_bucket: Bucket
+) -> None:
+    """Only another partition of the run is asked for; it would be run whole."""
+    lake = kind(s3_bucket)
+    files = FileOptions(content="rows", rows_per_file=1000)  # pyright: ignore[reportArgumentType]
+    rows = pa.table({"x": [0] * 3001, "day": [2] * 3000 + [1]})
+    policy: dict[str, Any] = {"owner": Owner(application="by hand"), "inputs": lake.raw(b"1")}
+    with lake.daily.job(
+        rows.schema, partition_by=["day"], mode="overwrite", files=files, **policy
+    ) as job:
+        job.write(rows)
+    lake.raw(b"2")
+    url = lake.daily.root.url
+    lake.daily.compact(["day=2"], apply=True)
+    ((step,),) = plan(look_up([f"{url}/day=1"])).layers
+    assert step.besides == ("day=2",)
+    added = lake.load(2, x=66, mode="append")
+    found = plan(look_up([f"{url}/day=1"]))
+    assert found.layers == ()
+    assert f"day=2, to which {added} has added rows since" in found.refused[0].why
