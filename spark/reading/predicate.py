@@ -28,7 +28,7 @@ import pyarrow.types as pt
 from ...committer.errors import InvalidInputError, UnsupportedTypeError
 from ...committer.format.parquet.row_filter import RowFilter
 from ...committer.format.schema.compatibility import find_column
-from ...committer.format.schema.hive_paths import escape
+from ...committer.format.schema.hive_paths import NULL, escape
 from ...committer.scan.partition_condition import PartitionCondition
 from ..types import spark_schema
 
@@ -114,9 +114,13 @@ def selected_partitions(
     return PartitionCondition(RowFilter([known], schema), schema, by, named)
 
 
-def named_partition(text: str) -> str | None:
-    """The path of the one partition that a condition names, by ``column = value`` for each of its
-    columns; ``None`` where it is another condition."""
+def named_partition(text: str, schema: pa.Schema, by: Sequence[str]) -> str | None:
+    """Return the path of the one partition that a condition names, by ``column = value`` for each
+    partition column; ``None`` where it is another condition, or Spark may take a value for another
+    one than a path does.
+
+    :param schema: the table's; ``by``: its partition columns.
+    """
     tree = _tree(text)
     if isinstance(tree, str):
         return None
@@ -125,10 +129,31 @@ def named_partition(text: str) -> str | None:
     parts: dict[str, str] = {}
     for side in tree.flatten() if isinstance(tree, exp.And) else [tree]:
         plain = isinstance(side, exp.EQ) and isinstance(side.this, exp.Column)
-        if not plain or not isinstance(side.expression, exp.Literal) or side.this.name in parts:
+        own = find_column(side.this.name, by) if plain and len(side.this.parts) == 1 else None
+        if own is None or own in parts or not isinstance(side.expression, exp.Literal):
             return None
-        parts[side.this.name] = side.expression.this
-    return "/".join(f"{escape(name)}={escape(value)}" for name, value in parts.items())
+        if not _is_one_value(schema, schema.field(own), side.expression):
+            return None
+        parts[own] = side.expression.this
+    if not by or parts.keys() != set(by):
+        return None
+    return "/".join(f"{escape(name)}={escape(parts[name])}" for name in by)
+
+
+def _is_one_value(schema: pa.Schema, field: pa.Field, literal: Any) -> bool:
+    """Tell whether the value that Spark compares a column with is that of a path with this text."""
+    kind, text, quoted = field.type, literal.this, literal.is_string
+    if pt.is_integer(kind):
+        return True
+    if pt.is_decimal(kind):  # Compared with a text as 64-bit floats, which have 15 digits for sure.
+        return not quoted or kind.precision <= 15
+    if pt.is_string(kind):
+        return quoted and text not in ("", NULL) and _is_plain(schema, field)
+    if pt.is_timestamp(kind) and kind.tz is not None:  # Else it is one of the session's zone.
+        found = _MOMENT.fullmatch(text) if quoted else None
+        return found is not None and found["zone"] is not None
+    is_plain = pt.is_boolean(kind) or pt.is_date(kind) or pt.is_timestamp(kind) or pt.is_time(kind)
+    return quoted and is_plain
 
 
 def refuse_beyond_rows(name: str, text: str) -> None:

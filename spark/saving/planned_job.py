@@ -180,13 +180,13 @@ def _replaced(
     :raises InvalidInputError: it is not certain which they are.
     """
     by = _columns_of(table) or options.partition_by or ()
-    named = named_partition(where)
+    schema = renamed(stored, [find_column(name, by) or name for name in stored.names])
+    named = named_partition(where, schema, [name for name in by if name in schema.names])
     if named is not None and len(parse_partition(named)) == len(by):
         return {
             "replace_partitions": _named(table, options, stored, (named,)),
             "replace_where": None,
         }
-    schema = renamed(stored, [find_column(name, by) or name for name in stored.names])
     found = read_predicate(where, schema, by)
     fits = selected_partitions(where, schema, by)
     if fits is None or found.unsure is not None:
@@ -195,8 +195,8 @@ def _replaced(
             f"{found.unsure or 'the table has none'}; nothing was written.",
             table=table.root.url,
             remedy="Compare partition columns with literals of their own kind, dates and texts in "
-            "single quotes: day >= '2013-01-01' and day < '2013-02-01'. Or name the partitions, by "
-            "replacePartitions.",
+            "single quotes, times with their zone: day >= '2013-01-01' and day < '2013-02-01'. Or "
+            "name the partitions, by replacePartitions.",
         )
     return {"replace_where": fits}
 
