@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from itertools import islice
@@ -79,7 +80,8 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
         if package:
             added["--extra-py-files"] = _listed(given.get("--extra-py-files"), [package])
             modules = given.get("--additional-python-modules", "")
-            needed = [f"{name}=={version(name)}" for name in _NEEDED if name not in modules]
+            named = {_module(it) for it in modules.split(",")}
+            needed = [f"{name}=={version(name)}" for name in _NEEDED if name not in named]
             added["--additional-python-modules"] = _listed(modules, needed)
         self.script_args = {**self.script_args, **added}
 
@@ -133,6 +135,14 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
 
     def _cancel(self, job_id: str) -> None:
         cancel_run(self.hook.conn, self.job_name, job_id)
+
+
+def _module(said: str) -> str:
+    """Return the name of a module of ``--additional-python-modules``: of a requirement, or of a
+    file that pip installs, as ``s3://bucket/pyarrow-19.0.0-cp311-….whl`` is."""
+    last = said.strip().rpartition("/")[2]
+    is_file = last.endswith((".whl", ".tar.gz", ".zip"))
+    return re.split(r"-\d" if is_file else r"[^\w.-]", last)[0].lower().replace("_", "-")
 
 
 def _listed(given: str | None, more: list[str]) -> str:

@@ -78,6 +78,16 @@ def seen(service: Service, request: _Request, client: Any) -> ServiceJob:
     return _WAYS[service].see(request, client)
 
 
+def check_defaults(service: Service, request: _Request, client: Any) -> None:
+    """See that what a request gets leaves in force what the service has for its job by itself.
+
+    :param client: boto3's of the service; ``None``, or one without the right: nothing is seen.
+    :raises InvalidInputError: the settings of a job of Glue would not count any more.
+    """
+    if service is Service.GLUE and client is not None:
+        _refuse_hidden_settings(request, _glue_job(request, client)[0])
+
+
 def _described(client: Any, what: str, **where: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     if client is None:
         return {}, (f"{what} was not asked: no client of the service is given.",)
@@ -145,15 +155,19 @@ def _glue_job(request: _Request, client: Any) -> tuple[Mapping[str, Any], tuple[
 
 def _see_glue(request: _Request, client: Any) -> ServiceJob:
     job, unseen = _glue_job(request, client)
-    arguments = request.get("Arguments") or {}
+    _refuse_hidden_settings(request, job)
+    return seen_glue_job(job, request.get("Arguments") or {}, *unseen)
+
+
+def _refuse_hidden_settings(request: _Request, job: Mapping[str, Any]) -> None:
+    """:raises InvalidInputError: the job's own settings would not count any more."""
     default = (job.get("DefaultArguments") or {}).get("--conf")
-    if default and "--conf" not in arguments:
+    if default and "--conf" not in (request.get("Arguments") or {}):
         raise InvalidInputError(
             "The job has a default argument --conf, which the request's own replaces, and the "
             "request has none. Nothing was submitted.",
             remedy="Put these settings into the request's Arguments, too.",
         )
-    return seen_glue_job(job, arguments, *unseen)
 
 
 def _complete_glue(request: _Request, handed: str, settings: Mapping[str, str]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ from ..asset_write import CONTENT, SCHEMA_MODE, asset_paths, earlier_commit, tel
 from ..failures import BEFORE_WAIT, final_failure, final_failures
 from ..key_paths import Layout, PartitionExpr, layout_of
 from ..waiting import wait_for_others
-from .service_request import completed, service_named
+from .service_request import check_defaults, completed, service_named
 
 if TYPE_CHECKING:
     from dagster import PipesExecutionResult
@@ -133,7 +133,8 @@ class SparkLoad(ABC):
         :param request: of the client, for ``start_job_run``, on ``emr-steps`` for ``run_job_flow``;
             it is not changed.
         :param client: boto3's of the service, which is asked what its job will run on, such as the
-            ``client`` of the client of Pipes; ``None``: nothing is asked. Natively nothing is.
+            ``client`` of the client of Pipes; ``None``: nothing is asked.
+            Natively only Glue is, whose job may have settings that those of the request replace.
         :param strict: refuse what cannot be seen of that; else it is logged, and ``save()`` looks
             in the job.
         :param s3a_options: for Hadoop's committers, members of
@@ -305,7 +306,9 @@ class NativeLoad(SparkLoad):
         """Complete a request as :meth:`SparkLoad.complete_request` says, by what the application is
         told alone: a native load needs no settings."""
         with final_failures(self.step.step):
-            return completed(service_named(service), request, self.handoff.pack(), {})
+            named = service_named(service)
+            check_defaults(named, request, client)
+            return completed(named, request, self.handoff.pack(), {})
 
     @contextmanager
     def submitted(self) -> Iterator[None]:

@@ -513,6 +513,28 @@ class TestByServices:
         (told,) = [Handoff.decode({HANDOFF: it}) for it in handed]
         assert (told.partitions, told.committer) == (("day=1",), "zero_rename")
 
+    @pytest.mark.parametrize("settings", [{}, {"--conf": "spark.a=b"}])
+    def test_native_request_that_would_hide_a_glue_job_s_own_settings_is_refused(
+        self, zero: ZeroRenameResource, settings: dict[str, str]
+    ) -> None:
+        native, answering = ZeroRenameResource(table_root=zero.table_root), _glue()
+        answering.answers["GetJob"]["Job"]["DefaultArguments"] = {"--conf": "spark.c=d"}
+        asked: list[dict[str, Any]] = []
+
+        @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day"})
+        def flights(context: dg.AssetExecutionContext) -> None:
+            request = {"JobName": "flights", "Arguments": {"--day": "1", **settings}}
+            load = native.spark_load(context)
+            asked.append(load.complete_request("glue", request, client=answering.client()))
+
+        if settings:
+            dg.materialize([flights], partition_key="1")
+            assert asked[0]["Arguments"]["--conf"].startswith("spark.a=b --conf ")
+            return
+        with pytest.raises(dg.Failure, match="default argument --conf"):
+            dg.materialize([flights], partition_key="1")
+        assert asked == []
+
     @pytest.mark.parametrize("service", ["emr-serverless", "glue"])
     @pytest.mark.parametrize("committer", ["directory", "partitioned"])
     def test_staging_committer_where_machines_share_nothing_is_refused(

@@ -128,6 +128,27 @@ def test_a_script_gets_its_own_arguments_and_no_other(service: Service) -> None:
     assert sent["--conf"].startswith("spark.c=d --conf spark.zero_rename.")
 
 
+@pytest.mark.parametrize("service", ["Glue"], indirect=True)
+@pytest.mark.parametrize(
+    ("modules", "lacks"),
+    [
+        ("", ["boto3", "pyarrow"]),
+        ("boto3-stubs,pyarrow_hotfix==0.6", ["boto3", "pyarrow"]),
+        ("boto3>=1.40, PyArrow[pandas]==19.0.0", []),
+        ("s3://b/w/pyarrow-19.0.0-cp311-cp311-linux_x86_64.whl,s3://b/boto3-1.40.1.tar.gz", []),
+        ("s3://b/pyarrow/mine-1.0-py3-none-any.whl,boto3", ["pyarrow"]),
+    ],
+)
+def test_modules_that_a_glue_job_lacks_are_added(
+    service: Service, modules: str, lacks: list[str]
+) -> None:
+    run(service, ship_package=True, script_args={"--additional-python-modules": modules})
+    sent = service.requests[0]["arguments"]["--additional-python-modules"]
+    assert sent.startswith(modules)
+    added = sent.removeprefix(modules).strip(",").split(",")
+    assert [it.partition("==")[0] for it in added if it] == lacks
+
+
 @one_service
 def test_a_package_that_the_image_has_is_not_sent(service: Service, tables: Tables) -> None:
     run(service)
