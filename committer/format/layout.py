@@ -210,6 +210,12 @@ class TableRoot:
     def url(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}"
 
+    @property
+    def around(self) -> list[TableRoot]:
+        """The folders that it lies in, innermost first."""
+        parts = self.prefix.split("/")[:-1]
+        return [TableRoot(self.bucket, "/".join(parts[:n])) for n in range(len(parts), 0, -1)]
+
     def _control(self, *path: str) -> str:
         return "/".join((self.prefix, CONTROL, *path))
 

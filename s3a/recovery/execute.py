@@ -104,12 +104,12 @@ def carry_out(case: Case) -> Step[Execution]:
     """
     record, before = case.judgement.record, None
     if record is not None:
-        before = yield from fence(case.root, record)
+        before = yield from fence(case.ledger, record)
         if before is None:
             return Execution(moved=True)
     done = yield from _fenced(case)
     if done.moved and before is not None:
-        yield from lift_fence(case.root, before)
+        yield from lift_fence(case.ledger, before)
     return done
 
 
@@ -146,7 +146,7 @@ def _has_moved(case: Case) -> Step[bool]:
     heartbeat, and its tree be another. Between looking and acting may lie the recovery of many
     other jobs, and this one's by somebody else."""
     job, record = case.job, case.judgement.record
-    if record is not None and (yield from find_unchanged(case.root, record)) is None:
+    if record is not None and (yield from find_unchanged(case.ledger, record)) is None:
         return True
     if job.staged is not None:
         return not job.staged.is_unchanged()
@@ -171,7 +171,7 @@ def _published(case: Case, done: Execution) -> Step[Execution]:
         return replace(done, problem=why, unsure=True)
     if record is not None:
         # Before the last trace of the job is gone: a retry of its run asks for this.
-        yield from note_recovered(case.root, record, job.uuid)
+        yield from note_recovered(case.ledger, record, job.uuid)
     return done
 
 

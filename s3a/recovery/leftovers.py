@@ -138,6 +138,10 @@ class LeftoverJob:
         listed = self.listed
         return tuple(u for u in self.uploads if (u.key, u.upload_id) not in listed)
 
+    def is_within(self, root: TableRoot) -> bool:
+        """Tell whether its destination is a root, or lies in it."""
+        return f"{self.destination}/".startswith(f"{root.prefix}/")
+
     def may_write(self, upload: ListedUpload) -> bool:
         """Tell whether an upload that no record names may be of a file which a task of the job is
         writing: the magic committer puts it on record when the file is closed."""
@@ -192,7 +196,8 @@ def find_jobs(
     staging: StagingFolder | None = None,
     without: tuple[str, ...] = (),
 ) -> Step[tuple[list[LeftoverJob], float]]:
-    """Look for jobs. Returns them, the oldest first, and the time by the store's clock.
+    """Look for jobs. Returns them, the oldest first, and the time by the store's clock. Among them
+    are magic jobs of destinations around the root that have uploads below it.
 
     :param folders: further destinations below the root, as prefixes without slashes at the end:
         a job that wrote to a partition's folder and has no upload left shows nowhere else.
@@ -212,6 +217,8 @@ def find_jobs(
     prefixes = [f"{place}/{MAGIC_JOB}" for place in sorted(places)]
     if deep or len(places) > _FOLDERS:
         prefixes = [f"{root.prefix}/"]
+    if uploads:
+        prefixes += [f"{it.prefix}/{MAGIC_JOB}" for it in root.around]
     jobs, now = yield from magic_jobs(prefixes)
     named = {uuid for upload in uploads for uuid in uuids_in_name(upload.key)}
     for trace in traces:
@@ -221,7 +228,10 @@ def find_jobs(
         below = [key for key in below if key.startswith(f"{root.prefix}/")]
         if trace.uuid.lower() in named or any(not key.startswith(without) for key in below):
             jobs.append(job)
-    return sorted(_with_uploads(root, jobs, uploads), key=lambda it: (it.oldest, it.uuid)), now
+    found = _with_uploads(root, jobs, uploads)
+    # One that lies around the root concerns it where it has uploads there.
+    found = [it for it in found if it.uploads or it.is_within(root)]
+    return sorted(found, key=lambda it: (it.oldest, it.uuid)), now
 
 
 def magic_jobs(prefixes: Sequence[str]) -> Step[tuple[list[LeftoverJob], float]]:

@@ -102,11 +102,13 @@ class JobLiveness(StrEnum):
 @dataclass(frozen=True)
 class Judgement:
     """What a job is held for, and why. ``record``: of its run's try, where that is open, as it was
-    when the job was judged: who acts fences it first (:func:`~.runs.ledger.fence`)."""
+    when the job was judged: who acts fences it first (:func:`~.runs.ledger.fence`). ``ledger``: the
+    destination beside which that record lies; ``None``: the one that is recovered."""
 
     state: JobLiveness
     reason: str
     record: TryRecord | None = None
+    ledger: TableRoot | None = None
 
 
 def judge(job: LeftoverJob, now: float, tries: OpenTries, options: RecoveryOptions) -> Judgement:

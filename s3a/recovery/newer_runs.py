@@ -8,7 +8,7 @@ jobs of this package's own committer, by the partitions' heads.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ...committer.format.layout import UNPARTITIONED, TableRoot
@@ -34,27 +34,37 @@ class NewerRun:
 
 
 def find_newer_run(
-    root: TableRoot, job: LeftoverJob, record: TryRecord | None
+    ledgers: Sequence[TableRoot], job: LeftoverJob, record: TryRecord | None
 ) -> Step[NewerRun | None]:
     """Look for a run that began after a job and replaces one of its partitions: one that has
-    committed before one that is at work. Two listings, and a request for each record and head that
-    has changed since the job began.
+    committed before one that is at work. Two listings a ledger, and a request for each record and
+    head that has changed since the job began.
 
-    :param record: of the job's try; ``None``: the ledger has none.
+    :param ledgers: the destinations that may have such a run on record.
+    :param record: of the job's try; ``None``: no ledger has one.
     :raises DamagedError: the record of a later try, or a head, cannot be read.
     """
-    mine = {_folder(root, commit.key) for commit in job.commits}
     began = record.opened_at if record is not None else job.begun or job.oldest
     own = record.idempotency_key if record is not None else None
-    later = yield from tries_since(root, began)
-    found = [it for it in later if _is_newer(it, began, own) and _replaces(it.record, mine)]
-    for at_work, its in (
-        (False, [it for it in found if has_committed(it.record)]),
-        (True, [it for it in found if is_at_work(it)]),
-    ):
-        if its:
-            return NewerRun(_said(its[-1].record, at_work), at_work)
-    return (yield from _find_native(root, mine, began))
+    at_work: NewerRun | None = None
+    for root in ledgers:
+        mine = {_folder(root, commit.key) for commit in job.commits if _lies_in(root, commit.key)}
+        if not mine:
+            continue
+        later = yield from tries_since(root, began)
+        found = [it for it in later if _is_newer(it, began, own) and _replaces(it.record, mine)]
+        if done := [it for it in found if has_committed(it.record)]:
+            return NewerRun(_said(done[-1].record, at_work=False), is_at_work=False)
+        native = yield from _find_native(root, mine, began)
+        if native is not None:
+            return native
+        if going := [it for it in found if is_at_work(it)]:
+            at_work = at_work or NewerRun(_said(going[-1].record, at_work=True), is_at_work=True)
+    return at_work
+
+
+def _lies_in(root: TableRoot, key: str) -> bool:
+    return key.startswith(f"{root.prefix}/")
 
 
 def _find_native(root: TableRoot, folders: Collection[str], began: float) -> Step[NewerRun | None]:

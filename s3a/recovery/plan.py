@@ -22,6 +22,7 @@ from ...committer.store.requests import Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.job_traces import DIRECTION_NAME, Marker, is_staged_name, read_marker
 from ..runs.ledger import find_try
 from ..runs.try_record import COMMITTED
+from .ledgers import ledgers_of
 from .leftovers import Kind, LeftoverJob, NamedFile, Presence, look_at_files, unclaimed_files
 from .liveness import Action, JobLiveness, Judgement, RecoveryOptions
 from .newer_runs import NewerRun, find_newer_run
@@ -131,6 +132,11 @@ class Case:
         return tuple(file.commit.key for file in self.files if file.presence in presences)
 
     @property
+    def ledger(self) -> TableRoot:
+        """The destination beside which the record of its try lies."""
+        return self.judgement.ledger or self.root
+
+    @property
     def since(self) -> str:
         """Who has come since its last task, a sentence; ``""`` for nobody."""
         if self.marker.is_newer_than(self.job.last_set):
@@ -188,7 +194,8 @@ def plan_job(case: Case) -> Step[Case]:
     action, reason = (_uploads_only if job.kind is Kind.UPLOADS else _choose)(case)
     record = case.judgement.record
     if job.tree is not None and job.commits and (record or action is not Action.BACK):
-        case = replace(case, newer=(yield from find_newer_run(case.root, job, record)))
+        ledgers = ledgers_of(case.root, job)
+        case = replace(case, newer=(yield from find_newer_run(ledgers, job, record)))
         action, reason = _choose(case)
     return replace(case, action=action, reason=reason)
 
@@ -201,11 +208,12 @@ def _is_reported(case: Case) -> Step[bool]:
     """
     if case.judgement.record is not None:
         return False
-    known = yield from find_try(case.root, case.job.uuid)
-    if known is None or known.record.state != COMMITTED:
-        return False
-    report = known.record.report or {}
-    return case.job.uuid in (report.get("job"), *report.get("jobs", ()))
+    for ledger in ledgers_of(case.root, case.job):
+        known = yield from find_try(ledger, case.job.uuid)
+        if known is not None and known.record.state == COMMITTED:
+            report = known.record.report or {}
+            return case.job.uuid in (report.get("job"), *report.get("jobs", ()))
+    return False
 
 
 def _choose(case: Case) -> tuple[Action, str]:

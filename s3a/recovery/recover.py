@@ -15,12 +15,12 @@ from ...committer.errors import OutcomeUnknownError, RecordDamagedError, ZeroRen
 from ...committer.format.job_spec import NOBODY, Owner
 from ...committer.format.layout import TableRoot
 from ...committer.store.requests import Step
-from ..hadoop.job_traces import is_staged_name
 from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import forget_try, open_tries
 from .execute import NOTHING_DONE, Execution, FileOutcome, carry_out
+from .ledgers import JobJudge, is_strange
 from .leftovers import Kind, LeftoverJob, Presence, find_jobs
-from .liveness import REPORT, Action, JobLiveness, Judgement, RecoveryOptions, judge
+from .liveness import REPORT, Action, JobLiveness, Judgement, RecoveryOptions
 from .plan import Case, named_files, plan_job
 
 _log = logging.getLogger(__name__)
@@ -127,12 +127,15 @@ def settle_jobs(
     found, now = yield from find_jobs(root, folders, options.deep, staging, options.without)
     # Tries after jobs: a try says that it begins before its job leaves anything.
     tries = yield from open_tries(root)
-    judged = [(job, judge(job, now, tries, options)) for job in found]
+    judge = JobJudge(root, now, tries, options)
+    judged: list[tuple[LeftoverJob, Judgement]] = []
+    for job in found:
+        judged.append((job, (yield from judge.judged(job))))
     settled: list[tuple[LeftoverJob, RecoveredJob]] = []
     for job, judgement in judged:
         if options.jobs is not None and job.uuid not in options.jobs:
             continue
-        if not options.strangers and _is_strange(job, judgement):
+        if not options.strangers and judgement.record is None and is_strange(job):
             continue
         rival = _rival_of(job, judged)
         result = yield from _settled(Case(root, job, judgement, options, now, rival))
@@ -148,12 +151,6 @@ def settle_jobs(
         )
     yield from _forget_tries(root, judged, [result for _, result in settled])
     return settled
-
-
-def _is_strange(job: LeftoverJob, judgement: Judgement) -> bool:
-    """Tell whether some uploads may be any tool's."""
-    is_named = any(is_staged_name(upload.key) for upload in job.uploads)
-    return job.kind is Kind.UPLOADS and judgement.record is None and not is_named
 
 
 def _rival_of(job: LeftoverJob, judged: _Judged) -> str | None:
@@ -187,6 +184,9 @@ _DONE = {Action.FORWARD: JobOutcome.ROLLED_FORWARD, Action.BACK: JobOutcome.ROLL
 def _settled(case: Case) -> Step[RecoveredJob]:
     if case.judgement.state is JobLiveness.LIVE:
         return _result(case, JobOutcome.LEFT, "it lives; nothing is done to it")
+    if not case.job.is_within(case.root):
+        where = f"s3://{case.root.bucket}/{case.job.destination}"
+        return _result(case, JobOutcome.LEFT, f"its destination is {where}: recover it there")
     try:
         planned = yield from plan_job(case)
         outcome, reason = _unless_it_acts(planned)
@@ -277,15 +277,20 @@ def _forget_tries(root: TableRoot, judged: _Judged, results: Sequence[RecoveredJ
     """Close tries of which nothing stays. One of whose jobs was rolled forward stays open, and its
     record says so, for its run's next try to read; if there is to be one."""
     became = {result.job: result.outcome for result in results}
-    of_try = {one.record.uuid: one.record for _, one in judged if one.record is not None}
-    for uuid, record in of_try.items():
+    # A try beside a destination around this one may have jobs that were not looked at.
+    of_try = {
+        one.record.uuid: (one.record, one.ledger or root)
+        for _, one in judged
+        if one.record is not None and one.ledger not in root.around
+    }
+    for uuid, (record, ledger) in of_try.items():
         jobs = [job.uuid for job, one in judged if one.record and one.record.uuid == uuid]
         done = {JobOutcome.ROLLED_BACK} | (
             {JobOutcome.ROLLED_FORWARD} if record.is_alone else set()
         )
         if done.issuperset(became.get(job) for job in jobs):
             try:
-                yield from forget_try(root, record)
+                yield from forget_try(ledger, record)
             except ZeroRenameError as error:
                 # Its jobs are settled all the same, and its run's next try closes it.
                 _log.warning("Try %s could not be closed: %s", uuid, error)

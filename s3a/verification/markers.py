@@ -36,8 +36,8 @@ class MarkerReport:
     """What the markers of a destination tell.
 
     :param missing: files that are not there, by their keys.
-    :param unread: why markers cannot be read. Those of 0 bytes, which Spark's plain commit writes,
-        are none of these.
+    :param unread: why markers are not compared. Those of 0 bytes, which Spark's plain commit
+        writes, are none of these.
     """
 
     missing: tuple[MissingFile, ...]
@@ -52,7 +52,8 @@ def verify_markers(root: TableRoot) -> Step[MarkerReport]:
     the partition. Spark puts one UUID into the names of all files of a write. A file counts as
     replaced, too, where the ledger has a later run that replaces the partition, at work or
     committed: magic's overwrite takes away first, and a run may have no row for it.
-    A marker names a hundred files at most (Hadoop's ``SuccessData``): only those are compared.
+    A marker names a hundred files at most (Hadoop's ``SuccessData``): only those are compared, and
+    none of a marker that names files elsewhere, since it was copied here with the files.
 
     :raises RecordDamagedError: files are not there, and the record of a later run cannot be read.
     """
@@ -61,18 +62,30 @@ def verify_markers(root: TableRoot) -> Step[MarkerReport]:
     keys = [key for key in objects if key.rpartition("/")[2] == _NAME]
     found = yield from All(tuple(read_marker(key.removesuffix(f"/{_NAME}")) for key in keys))
     folders = _by_folder(root, objects)
+    unread = [it.damage for it in found if it.damage]
     gone: list[tuple[MissingFile, float]] = []
     for key, marker in zip(keys, found, strict=True):
-        for name in _named(marker):
+        names = _named(marker)
+        if elsewhere := [it for it in names if not it.startswith(f"{root.prefix}/")]:
+            why = f"{key} names files elsewhere, such as {elsewhere[0]}: it was copied here"
+            unread.append(why)
+            continue
+        for name in names:
             beside = folders.get(name.rpartition("/")[0], [])
             if name not in objects and not _is_replaced(name, marker, beside):
                 gone.append((MissingFile(name, key, marker.job or ""), marker.last_modified))
     since = min((at for _, at in gone), default=0.0)
-    tries = (yield from tries_since(root, since)) if gone else ()
-    missing = [it for it, at in gone if not any(_replaces(root, one, it.key, at) for one in tries)]
-    return MarkerReport(
-        tuple(sorted(missing, key=lambda it: it.key)), tuple(it.damage for it in found if it.damage)
-    )
+    missing = gone
+    # A run's record lies beside the destination that it names, which may be one around this one.
+    for ledger in (root, *root.around) if gone else ():
+        tries = yield from tries_since(ledger, since)
+        missing = [
+            (it, at)
+            for it, at in missing
+            if not any(_replaces(ledger, one, it.key, at) for one in tries)
+        ]
+    found_missing = sorted((it for it, _ in missing), key=lambda it: it.key)
+    return MarkerReport(tuple(found_missing), tuple(unread))
 
 
 def _replaces(root: TableRoot, it: StoredTry, key: str, since: float) -> bool:

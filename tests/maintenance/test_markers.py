@@ -9,6 +9,7 @@ import pytest
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import memory_table
 from support.s3a_jobs import JOB, OTHER, ROOT, WRITE, a_try
+from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.records.success_marker import success_data
 from zero_rename.committer.store.requests import Put
 from zero_rename.maintenance.destinations import Destination
@@ -122,3 +123,26 @@ def test_marker_that_cannot_be_read_is_named_and_hides_no_other(
     (note,) = done.notes
     assert (why in note, "wh/flights/day=3/_SUCCESS" in note) == (True, True)
     assert [A in it for it in done.person] == [True]
+
+
+def test_marker_that_was_copied_from_another_destination_is_a_note(store: MemoryStore) -> None:
+    """By `aws s3 sync`, with the files."""
+    copy = TableRoot("bucket", "wh/copy")
+    for key in (A, B):
+        store.apply(Put(key.replace("flights", "copy"), b"x"))
+    store.apply(Put("wh/copy/_SUCCESS", marker(A, B)))
+    done = look_after(memory_table(store, copy.url), Destination(copy, is_s3a=True), PurgeOrder())
+    assert (done.person, done.findings) == ([], {"unread": 1})
+    assert "wh/copy/_SUCCESS names files elsewhere, such as wh/flights/day=1/" in done.notes[0]
+
+
+def test_file_that_a_run_beside_the_table_has_replaced_is_not_missing_in_its_partitions_folder(
+    store: MemoryStore,
+) -> None:
+    folder = TableRoot("bucket", "wh/flights/day=1")
+    store.apply(Put("wh/flights/day=1/_SUCCESS", marker(A)))
+    del store.objects[A]
+    table = memory_table(store, folder.url)
+    assert [it.key for it in table.run(verify_markers(folder)).missing] == [A]
+    table.run(open_try(ROOT, a_try(mode="replace", partitions=("day=1",))))
+    assert table.run(verify_markers(folder)).missing == ()
