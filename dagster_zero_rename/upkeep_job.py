@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from zero_rename.committer.errors import TableMismatchError, counted, escaped
+from zero_rename.committer.errors import counted, escaped
 from zero_rename.committer.format.job_spec import choice
 from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction, Checkpointed, CheckpointOrder
@@ -21,7 +21,7 @@ from zero_rename.maintenance.residue import find_residue
 from zero_rename.maintenance.upkeep import Upkeep, as_markdown, look_after
 from zero_rename.orchestration.table_names import check_catalog_of
 from zero_rename.tables import DeltaTable
-from zero_rename.tables.table_at import delta_at, opened_as_it_is
+from zero_rename.tables.table_at import delta_alone, delta_at
 
 from .conflict_job import owner_of
 from .failures import final_failures
@@ -177,9 +177,8 @@ def checkpoint_job(
         failed: list[str] = []
         for table in found:
             try:
-                opened = opened_as_it_is(table)
-                if not isinstance(opened, DeltaTable):
-                    raise _of_directories(table)
+                why = "the files of a table of directories lie in it"
+                opened = delta_alone(table, why, "Leave it out of tables.", undone="copied")
                 if tables is None and _is_left(opened):
                     continue
                 done += [(table.root.url, it) for it in opened.checkpoint(order=first, apply=apply)]
@@ -211,15 +210,6 @@ def _is_left(table: DeltaTable) -> bool:
     if why_left(table):
         return True
     return (root := table.data_root) is not None and root.temporary
-
-
-def _of_directories(table: Table) -> TableMismatchError:
-    """Build the error for a table of directories that is named for a checkpoint."""
-    return TableMismatchError(
-        "It is no Delta table: the files of a table of directories lie in it. Nothing was copied.",
-        table=table.root.url,
-        remedy="Leave it out of tables.",
-    )
 
 
 def _of_checkpoint(done: Sequence[tuple[str, Checkpointed]], failed: Sequence[str]) -> str:

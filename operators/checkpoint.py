@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import TableMismatchError, ZeroRenameError, counted, first_few
+from ..committer.errors import ZeroRenameError, counted, first_few
 from ..committer.format.job_spec import choice
 from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
 from ..orchestration.runs.reports import text_table
-from .maintenance import _MOST, _TableMaintenance
+from .maintenance import _MOST, Step, _TableMaintenance
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -47,31 +48,25 @@ class CheckpointOperator(_TableMaintenance):
         super().__init__(tables=tables, catalog="", **kwargs)
         self.order = choice("order", CheckpointOrder, order)
 
-    def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
-        from ..tables import DeltaTable
-        from ..tables.table_at import opened_as_it_is
+    def _steps(self, table: Table, hook: ZeroRenameHook) -> Sequence[Step]:
+        return [(table.root.url, partial(self._copied, table))]
 
-        opened = opened_as_it_is(table)
-        if not isinstance(opened, DeltaTable):
-            raise TableMismatchError(
-                "It is no Delta table: the files of a table of directories lie in it. Nothing was "
-                "copied.",
-                table=table.root.url,
-                remedy="Leave it out of tables.",
-            )
+    def _copied(self, table: Table) -> dict[str, Any]:
+        from ..tables.table_at import delta_alone
+
+        why = "the files of a table of directories lie in it"
+        opened = delta_alone(table, why, "Leave it out of tables.", undone="copied")
         found = opened.checkpoint(order=self.order, apply=self.apply)
         rows = [(it.partition, str(it.action), it.files, it.bytes) for it in found]
         listed = text_table(("partition", "action", "files", "bytes"), rows)
         self.log.info("%s\n%s", table.root.url, listed if rows else "all of it is durable")
         actions = Counter(it.action for it in found)
-        return [
-            {
-                "table": table.root.url,
-                "partitions": [asdict(it) | {"action": str(it.action)} for it in found[:_MOST]],
-                "partitions_left_off": max(0, len(found) - _MOST),
-                **{str(it).replace(" ", "_"): actions[it] for it in CheckpointAction},
-            }
-        ]
+        return {
+            "table": table.root.url,
+            "partitions": [asdict(it) | {"action": str(it.action)} for it in found[:_MOST]],
+            "partitions_left_off": max(0, len(found) - _MOST),
+            **{str(it).replace(" ", "_"): actions[it] for it in CheckpointAction},
+        }
 
     def _failures(self, report: dict[str, Any]) -> list[ZeroRenameError]:
         if not report["lost"]:

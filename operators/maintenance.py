@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 #: Destinations in a report by XCom, which lies in Airflow's database.
 _MOST = 100
 _NO_JOBS = "no open jobs"
+#: The URL of a destination, and what treats it and returns a report with its ``table``.
+Step = tuple[str, Callable[[], dict[str, Any]]]
 #: Uploads in one message of the log.
 _LINES = 1000
 
@@ -176,7 +179,8 @@ class _Purging(_Maintenance):
 
 
 class _TableMaintenance(_Maintenance):
-    """Does something to several tables; one that fails does not keep the others from it."""
+    """Does something to several tables; one that fails does not keep the others from it, nor those
+    below the same folder."""
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Treat every table, then fail if one of them failed.
@@ -200,34 +204,39 @@ class _TableMaintenance(_Maintenance):
         if not self.apply:
             self.log.warning("Nothing is changed, only reported: apply=True acts.")
         for table in tables:
-            try:
-                treated = self._treat(table, hook)
-                for report in treated if catalog else ():
-                    if registered := _registered(hook, report, catalog):
-                        report["catalog"] = registered
-            except ZeroRenameError as error:
-                self.log.error("%s: %s", table.root.url, error)
-                errors.append(error)
-            except Exception as error:
-                # Raised below, when the other tables have been treated.
-                self.log.exception("%s", table.root.url)
-                errors.append(error)
-            else:
-                reports += treated
-                for report in treated:
-                    errors += self._failures(report)
+            # A folder may hold several destinations, none of which waits for the others.
+            with self._noting(table.root.url, errors):
+                for url, treat in self._steps(table, hook):
+                    with self._noting(url, errors):
+                        report = treat()
+                        reports.append(report)
+                        errors += self._failures(report)
+                        if catalog and (registered := _registered(hook, report, catalog)):
+                            report["catalog"] = registered
         if errors:
             for other in errors[1:]:
                 errors[0].add_note(str(other))
             raise errors[0]
         return {"tables": reports}
 
+    @contextmanager
+    def _noting(self, url: str, errors: list[Exception]) -> Iterator[None]:
+        """Note the error of the block, for when everything else is treated."""
+        try:
+            yield
+        except ZeroRenameError as error:
+            self.log.error("%s: %s", url, error)
+            errors.append(error)
+        except Exception as error:
+            self.log.exception("%s", url)
+            errors.append(error)
+
     def _check(self, hook: ZeroRenameHook) -> None:
         """:raises InvalidInputError: an argument that cannot be right."""
 
     @abstractmethod
-    def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
-        """:returns: a report for each destination there, each with its ``table``."""
+    def _steps(self, table: Table, hook: ZeroRenameHook) -> Sequence[Step]:
+        """:returns: what treats each destination there, and its URL."""
 
     def _failures(self, report: dict[str, Any]) -> list[ZeroRenameError]:
         failed = (
@@ -244,16 +253,21 @@ class _TableMaintenance(_Maintenance):
 
 
 def _registered(hook: ZeroRenameHook, report: Mapping[str, Any], catalog: str) -> dict[str, Any]:
-    """Tell a catalog of a table whose jobs are settled; return what it was told.
+    """Tell a catalog of a table whose jobs are settled; return what it was told. A destination of
+    Hadoop's committers and a directory have no record of columns and partitions to register.
 
-    :param report: of the table, with its kind.
+    :param report: of the destination.
     """
-    table = hook.get_table(report["table"])
-    if "delta" not in report["kind"]:
-        return hook.sync(table, catalog)
+    from ..committer.commit.state.table_kind import TableKind, table_kind
     from ..maintenance.delta import why_left
     from ..tables.table_at import delta_at
 
+    table = hook.get_table(report["table"])
+    kind = table.run(table_kind(table.root))
+    if kind is TableKind.NONE:
+        return {}
+    if kind is TableKind.DIRECTORIES:
+        return hook.sync(table, catalog)
     delta = delta_at(table)
     return {} if why_left(delta) else hook.sync(delta, catalog)
 
@@ -279,7 +293,10 @@ class RecoverJobsOperator(_TableMaintenance):
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
-    def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
+    def _steps(self, table: Table, hook: ZeroRenameHook) -> Sequence[Step]:
+        return [(table.root.url, partial(self._recovered, table))]
+
+    def _recovered(self, table: Table) -> dict[str, Any]:
         from ..tables import DeltaTable
         from ..tables.table_at import opened_as_it_is
 
@@ -289,14 +306,12 @@ class RecoverJobsOperator(_TableMaintenance):
         names = ("job", "outcome", "detail")
         rows = [(job.job, str(job.outcome), job.detail) for job in found]
         self.log.info("%s\n%s", table.root.url, text_table(names, rows) if rows else _NO_JOBS)
-        return [
-            {
-                "table": table.root.url,
-                "kind": "delta" if isinstance(opened, DeltaTable) else "table",
-                "recovered": [dict(zip(names, row, strict=True)) for row in rows],
-                "failed": sum(outcome == "failed" for _, outcome, _ in rows),
-            }
-        ]
+        return {
+            "table": table.root.url,
+            "kind": "delta" if isinstance(opened, DeltaTable) else "table",
+            "recovered": [dict(zip(names, row, strict=True)) for row in rows],
+            "failed": sum(outcome == "failed" for _, outcome, _ in rows),
+        }
 
 
 class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
@@ -359,12 +374,12 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
     def _check(self, hook: ZeroRenameHook) -> None:
         self._order(hook)
 
-    def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
+    def _steps(self, table: Table, hook: ZeroRenameHook) -> Sequence[Step]:
         from ..maintenance.destinations import destinations_in
 
         order = self._order(hook)
         return [
-            self._purged(hook.get_table(place.root.url), place, order)
+            (place.root.url, partial(self._purged, hook.get_table(place.root.url), place, order))
             for place in table.run(destinations_in(table.root))
         ]
 

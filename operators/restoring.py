@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from ..committer import Table
-from ..committer.errors import InvalidInputError, TableMismatchError
+from ..committer.errors import InvalidInputError
 from ..committer.format.as_of import AsOf
 from ..orchestration.runs.arguments import Parser, read_flag, read_text
 from ..orchestration.runs.partitions import listed_partitions
@@ -21,7 +21,7 @@ from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.task_arguments import TaskArguments
 from ..provider.task_context import task_run
 from ..tables import DeltaTable
-from ..tables.table_at import opened_as_it_is
+from ..tables.table_at import delta_alone
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -104,8 +104,8 @@ class RestoreTableOperator(TaskArguments, BaseOperator):
                     "moment, with partitions or without. Nothing was done.",
                     remedy="Give one of undo and as_of; see what their templates render to.",
                 )
-            url = ZeroRenameHook(self.zero_rename_conn_id).get_table(self.table)
-            table = _with_history(opened_as_it_is(url))
+            named = ZeroRenameHook(self.zero_rename_conn_id).get_table(self.table)
+            table = _with_history(named)
             if self.undo:
                 found = table.undo(self.undo, self.apply)
             else:
@@ -135,17 +135,15 @@ def _key_of(run: TaskRun) -> str | None:
     return None if run.series is None else f"{run.idempotency_key} {run.series}"
 
 
-def _with_history(table: Table | DeltaTable) -> DeltaTable:
-    """See that a table keeps what it held.
+def _with_history(table: Table) -> DeltaTable:
+    """Open a table that keeps what it held.
 
     :raises TableMismatchError: it does not.
+    :raises TableNotFoundError: nothing lies there.
     """
-    if isinstance(table, DeltaTable):
-        return table
-    url = table.root.url
-    raise TableMismatchError(
-        "It is no Delta table: only a Delta table keeps what it has replaced. Nothing was changed.",
-        table=url,
-        remedy=f"Load the partitions again. zero-rename copy {url} NEW --layout delta makes a "
+    return delta_alone(
+        table,
+        "only a Delta table keeps what it has replaced",
+        f"Load the partitions again. zero-rename copy {table.root.url} NEW --layout delta makes a "
         "Delta table of it, which keeps its history.",
     )

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..committer.errors import InvalidInputError
@@ -14,7 +15,7 @@ from ..orchestration.runs.reports import text_table
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..s3a.recovery.liveness import Action, RecoveryOptions
 from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, recover_jobs
-from .maintenance import _TableMaintenance
+from .maintenance import Step, _TableMaintenance
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -119,19 +120,20 @@ class RecoverS3AJobsOperator(_TableMaintenance):
     def _check(self, hook: ZeroRenameHook) -> None:
         self._options()
 
-    def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
+    def _steps(self, table: Table, hook: ZeroRenameHook) -> Sequence[Step]:
+        return [(table.root.url, partial(self._recovered, table))]
+
+    def _recovered(self, table: Table) -> dict[str, Any]:
         options = dataclasses.replace(self._options(), ask=self._ask)
         found = table.tend(recover_jobs(table.root, options))
         self._log_jobs(table, found)
         outcomes = [str(job.outcome) for job in found]
-        return [
-            {
-                "table": table.root.url,
-                "jobs": [_plain(job) for job in found],
-                "outcomes": {name: outcomes.count(name) for name in sorted(set(outcomes))},
-                "failed": sum(1 for job in found if job.outcome in UNSETTLED),
-            }
-        ]
+        return {
+            "table": table.root.url,
+            "jobs": [_plain(job) for job in found],
+            "outcomes": {name: outcomes.count(name) for name in sorted(set(outcomes))},
+            "failed": sum(1 for job in found if job.outcome in UNSETTLED),
+        }
 
     def _log_jobs(self, table: Table, found: Sequence[RecoveredJob]) -> None:
         header = ("job", "left", "held for", "why", "outcome", "reason")

@@ -10,6 +10,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from support.airflow import Connect, Tables, run_task, task_context
+from support.s3a_jobs import MagicJob
 from zero_rename.committer import (
     DamagedError,
     InvalidInputError,
@@ -18,9 +19,11 @@ from zero_rename.committer import (
     TableNotFoundError,
     ZeroRenameError,
 )
+from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.backoff import Backoff
 from zero_rename.committer.store.requests import AbortUpload, Refused
 from zero_rename.operators.maintenance import PurgeStaleUploadsOperator, RecoverJobsOperator
+from zero_rename.operators.s3a_maintenance import RecoverS3AJobsOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 
 pytestmark = pytest.mark.memory_s3
@@ -112,6 +115,17 @@ class TestRecover:
         assert tables.table().is_closed(job)
 
 
+def test_damaged_table_does_not_keep_others_below_its_folder_from_their_purge(
+    tables: Tables,
+) -> None:
+    tables.load(1, name="lake/damaged")
+    tables.bucket.put("wh/lake/damaged/_zero_rename/table.json", b"{nonsense")
+    dead = tables.undecided(2, name="lake/sound")
+    with pytest.raises(DamagedError, match="lake/damaged"):
+        run(PurgeStaleUploadsOperator, tables.url("lake"), patience=0)
+    assert tables.table("lake/sound").is_closed(dead)
+
+
 @pytest.mark.usefixtures("s3_server")
 class TestCatalog:
     """What a load could not register is registered by whoever settles its jobs."""
@@ -123,6 +137,30 @@ class TestCatalog:
         ZeroRenameHook().get_glue().create_database(DatabaseInput={"Name": name})
         connect("zr", extra={"catalog": f"glue://{name}", "table_root": tables.url("").rstrip("/")})
         return name
+
+    def test_destination_of_hadoops_committers_is_not_registered(
+        self, tables: Tables, database: str
+    ) -> None:
+        tables.load(1, name="lake/flights")
+        tables.bucket.put("wh/lake/magic/day=1/part-0.parquet", b"no Parquet")
+        root = TableRoot(tables.bucket.name, "wh/lake/magic")
+        MagicJob(tables.table("lake/magic").driver.perform, root).begin().task(1)
+        reports = run(PurgeStaleUploadsOperator, "lake", zero_rename_conn_id="zr")["tables"]
+        assert [(it["kind"], "catalog" in it) for it in reports] == [
+            ("table", True),
+            ("s3a", False),
+            ("directory", False),
+        ]
+        (report,) = run(RecoverS3AJobsOperator, "lake/magic", zero_rename_conn_id="zr")["tables"]
+        assert (report["outcomes"], "catalog" in report) == ({"left": 1}, False)
+
+    def test_recovery_of_hadoops_jobs_registers_a_table_of_this_package(
+        self, tables: Tables, database: str
+    ) -> None:
+        """One committer took over from the other."""
+        tables.load(1)
+        (report,) = run(RecoverS3AJobsOperator, "flights", zero_rename_conn_id="zr")["tables"]
+        assert report["catalog"]["table"] == "created"
 
     def partitions(self, database: str, table: str = "flights") -> list[str]:
         glue = ZeroRenameHook().get_glue()
