@@ -54,6 +54,8 @@ _OF_JOB = {
     JobOutcome.FILES_LEFT: PurgeAction.ABORTED,
     JobOutcome.WOULD_ROLL_BACK: PurgeAction.WOULD_ABORT,
 }
+#: The same of those that no task committed, where it is another.
+_OF_UNCOMMITTED = {JobOutcome.WOULD_ROLL_FORWARD: PurgeAction.WOULD_ABORT}
 #: Outcomes that a repeat may mend.
 _REPEATED = (JobOutcome.FAILED, JobOutcome.UNKNOWN)
 #: What a purge of a table tells of an upload or record, and what a sweep tells of an upload.
@@ -319,12 +321,15 @@ def _of_ours(job: Recovered) -> SettledJob:
 def _entries_of(left: LeftoverJob, result: RecoveredJob) -> Iterator[PurgeEntry]:
     """What became of the uploads of an S3A job; those that it completed are none any more."""
     action = _OF_JOB.get(result.outcome, PurgeAction.KEPT)
+    of_extra = _OF_UNCOMMITTED.get(result.outcome, action)
     sizes = {(commit.key, commit.upload_id): commit.length for commit in left.commits}
     uploads = left.extra if result.outcome is JobOutcome.ROLLED_FORWARD else left.uploads
     reason = f"of an S3A job, {result.outcome}: {result.reason}"
+    extra = {name_of(it) for it in left.extra}
     for it in uploads:
+        became = of_extra if name_of(it) in extra else action
         size = sizes.get(name_of(it))
-        yield PurgeEntry(it.key, it.upload_id, result.job, it.initiated, action, reason, size)
+        yield PurgeEntry(it.key, it.upload_id, result.job, it.initiated, became, reason, size)
 
 
 def _purged(it: _Entry, now: float) -> PurgedEntry:

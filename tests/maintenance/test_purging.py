@@ -80,6 +80,19 @@ class TestS3ADestinations:
         assert store.upload_keys() == []
         assert [key for key in store.keys("wh/flights/day=") if "__magic" not in key] == job.keys
 
+    def test_report_names_what_no_task_committed_of_a_job_that_would_be_rolled_forward(
+        self, store: MemoryStore, clock: ManualClock
+    ) -> None:
+        job = dead_in_its_commit(store)
+        running = job.running(2)
+        clock.advance(2 * DAY)
+        planned = purged(store, apply=False)
+        assert [it.outcome for it in planned.jobs] == ["would-roll-forward"]
+        assert actions(planned) == {
+            running.key: PurgeAction.WOULD_ABORT,
+            **{it.key: PurgeAction.KEPT for it in job.files[1:]},
+        }
+
     def test_a_job_whose_tasks_alone_committed_is_rolled_back(
         self, store: MemoryStore, clock: ManualClock
     ) -> None:
