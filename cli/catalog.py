@@ -12,7 +12,7 @@ from ..catalog import ddl as statements
 from ..committer import Table
 from ..committer.errors import ZeroRenameError
 from ..tables import DeltaTable
-from .output import EXIT_CODES, AsJson, Exit, Url, print_rows, say
+from .output import EXIT_CODES, AsJson, Url, print_rows, say
 from .tables import open_table
 
 app = typer.Typer(
@@ -37,20 +37,21 @@ Registered = Annotated[
 ]
 
 
-def register_settled(table: Table | DeltaTable, catalog: str) -> None:
+def register_settled(table: Table | DeltaTable, catalog: str) -> bool:
     """Make a catalog say what a table is once its jobs are settled, and say so on standard error.
 
-    :raises typer.Exit: it was not told.
+    :return: whether it was told.
     """
     try:
         report = sync_catalog(table, catalog)
     except ZeroRenameError as error:
         say(f"The jobs are settled, and {catalog} was not told: {type(error).__name__}: {error}")
-        raise typer.Exit(Exit.LOOK) from error
+        return False
     say(
         f"{report.catalog}: {report.table}; partitions: {report.added} added, {report.updated} "
         f"updated, {report.dropped} dropped."
     )
+    return True
 
 
 @app.command()

@@ -43,12 +43,14 @@ from .amounts import MaxDuration, age_option
 from .output import (
     DRY,
     EXIT_CODES,
+    HADOOPS,
     Apply,
     AsJson,
     Exit,
     Refusing,
     Url,
     counting,
+    is_of_hadoop,
     look_where,
     plain,
     print_rows,
@@ -97,7 +99,8 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
     """List the jobs that are not wholly cleaned up yet."""
     opened = open_table(table)
     found = opened.open_jobs()
-    none = "No job is open" if found or opened.exists() else _NO_TABLE
+    is_there = found or opened.exists()
+    none = "No job is open" if is_there else _NO_TABLE
     rows = [
         (
             job.job,
@@ -115,6 +118,8 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
     for job in found:
         if job.damage:
             say(f"{job.job}: {job.damage}")
+    if not is_there and is_of_hadoop(table):
+        say(HADOOPS)
 
 
 @app.command()
@@ -133,9 +138,8 @@ def recover(
     print_rows(as_json, columns, rows, plain(outcomes), "No job is open: nothing is to be settled.")
     if any(outcome.outcome in upkeep.PLANNED for outcome in outcomes):
         say(DRY)
-    if registered and apply:
-        catalog.register_settled(opened, registered)
-    look_where(any(outcome.outcome is Outcome.FAILED for outcome in outcomes))
+    unsynced = registered and apply and not catalog.register_settled(opened, registered)
+    look_where(unsynced or any(outcome.outcome is Outcome.FAILED for outcome in outcomes))
 
 
 @app.command()

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from ..committer.errors import (
     OutcomeUnknownError,
+    TableNotFoundError,
     UnfinishedCommitError,
     UnfinishedUpkeepError,
     ZeroRenameError,
@@ -89,10 +90,36 @@ class Refusing(TyperGroup):
             return super().invoke(ctx)
         except ZeroRenameError as error:
             typer.echo(f"{type(error).__name__}: {error}", err=True)
-            for note in getattr(error, "__notes__", ()):
+            for note in (*getattr(error, "__notes__", ()), *_of_hadoop(error)):
                 say(note)
             unsure = isinstance(error, _UNSURE)
             raise typer.Exit(Exit.UNKNOWN if unsure else Exit.REFUSED) from error
+
+
+#: What looks after destinations of Hadoop's committers.
+HADOOPS = (
+    "This is a destination of Hadoop's committers, of which this package has no record of files. "
+    "`zero-rename s3a-jobs` lists what its jobs left, s3a-recover settles them, and purge, "
+    "maintain and conflicts look after it as after any table."
+)
+
+
+def is_of_hadoop(url: str) -> bool:
+    """Tell whether a destination of Hadoop's committers lies at a root."""
+    from ..committer import Table
+    from ..maintenance.destinations import destination_at
+
+    table = Table(url)
+    return table.run(destination_at(table.root)).is_s3a
+
+
+def _of_hadoop(error: ZeroRenameError) -> tuple[str, ...]:
+    """Say what to do where no table is and one of Hadoop's committers has written."""
+    if not isinstance(error, TableNotFoundError) or not error.table:
+        return ()
+    with suppress(ZeroRenameError):
+        return (HADOOPS,) if is_of_hadoop(error.table) else ()
+    return ()
 
 
 def look_where(found: object) -> None:

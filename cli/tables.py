@@ -8,7 +8,7 @@ from ..committer import Table
 from ..committer.commit.state.table_kind import TableKind, table_kind
 from ..committer.errors import TableMismatchError
 from ..tables import DeltaTable
-from ..tables.table_at import opened_as_it_is
+from ..tables.table_at import delta_alone, opened_as_it_is
 
 
 def open_table(url: str) -> Table | DeltaTable:
@@ -34,13 +34,9 @@ def delta_table(url: str, why: str, remedy: str) -> DeltaTable:
     :param why: what a table of directories does instead.
     :param remedy: what to do there.
     :raises TableMismatchError: it is a table of directories.
+    :raises TableNotFoundError: nothing lies there.
     """
-    opened = open_table(url)
-    if isinstance(opened, DeltaTable):
-        return opened
-    raise TableMismatchError(
-        f"It is no Delta table: {why}. Nothing was changed.", table=url, remedy=remedy
-    )
+    return delta_alone(Table(url), why, remedy)
 
 
 def refuse_delta(url: str, why: str, remedy: str, client: Any = None) -> None:

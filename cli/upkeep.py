@@ -10,11 +10,11 @@ import typer
 
 from ..committer import Outcome, PurgeAction, Table
 from ..committer.commit.state.old_records import KEPT_FOR
-from ..committer.errors import ZeroRenameError
+from ..committer.errors import InvalidInputError, ZeroRenameError
 from ..tables.table_at import delta_at
 from . import catalog
 from .amounts import DAY, age_option
-from .output import DRY, Apply, AsJson, Exit, look_where, print_rows, say
+from .output import DRY, Apply, AsJson, look_where, print_rows, say
 from .s3a import Staging
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def purge(
     """Settle the jobs of whichever committer, and abort the uploads that nobody will complete; of
     tables of this package, remove records nobody needs, and of Delta tables, files that no version
     within the retention names, too."""
-    from ..maintenance.destinations import destinations_in
+    from ..maintenance.destinations import NOTHING, destinations_in
     from ..maintenance.purging import purge_destination
     from ..maintenance.residue import find_residue
 
@@ -102,15 +102,28 @@ def purge(
         records_older_than=records_older_than,
     )
     named = Table(path)
+    places = named.run(destinations_in(named.root))
+    if order.jobs and len(places) > 1:
+        raise InvalidInputError(
+            "Jobs named as dead are of one table, and this is a folder above several. Nothing was "
+            "changed.",
+            table=named.root.url,
+            remedy="Name the root of the jobs' table.",
+        )
     entries: list[PurgedEntry] = []
-    done = []
-    for place in named.run(destinations_in(named.root)):
+    done, failures, unsynced = [], list[ZeroRenameError](), False
+    for place in places:
         opened = Table(place.root.url)
-        done.append(purge_destination(opened, place, order, entries.extend))
-        if registered and apply and place.is_table:
-            catalog.register_settled(opened, registered)
-        elif registered and apply and place.is_delta:
-            catalog.register_settled(delta_at(opened), registered)
+        try:
+            done.append(purge_destination(opened, place, order, entries.extend))
+        except ZeroRenameError as error:
+            if len(places) == 1:
+                raise
+            failures.append(error)  # The others below the folder do not wait for it.
+            continue
+        if registered and apply and (place.is_table or place.is_delta):
+            own = delta_at(opened) if place.is_delta else opened
+            unsynced |= not catalog.register_settled(own, registered)
     jobs = [it for found in done for it in found.jobs]
     residue = find_residue(staging, buffer_dir, jobs, apply)
     rows: list[Sequence[Any]] = [(it.key, it.action, it.bytes, it.reason) for it in entries]
@@ -121,19 +134,24 @@ def purge(
         "recovered": [dataclasses.asdict(it) for it in jobs],
         "residue": [dataclasses.asdict(it) for it in residue.found],
         "unreachable": list(residue.unreachable),
+        "errors": [f"{type(it).__name__}: {it}" for it in failures],
     }
     columns = ("upload, record or job", "action", "bytes", "why")
     nothing = "No upload is under way, no job is open, no record is old: nothing is to be purged."
     print_rows(as_json, columns, rows, document, nothing)
+    if not rows and len(places) == 1 and places[0].is_directory:
+        say(NOTHING)
     if any(str(it).startswith("would-") for _, it, *_ in rows):
         say(DRY)
+    for error in failures:
+        say(f"not done: {type(error).__name__}: {error}")
     for why in residue.unreachable:
         say(f"not looked at: {why}")
     failed = sum(it.action is PurgeAction.FAILED for it in entries)
     failed += sum(it.is_unsettled for it in jobs)
     if failed:
         say(f"{failed} of these are not done; run it again.")
-        raise typer.Exit(Exit.LOOK)
+    look_where(failed or failures or unsynced)
 
 
 def maintain(
@@ -156,17 +174,24 @@ def maintain(
     """Look after all tables below some paths, whichever committer writes them: settle jobs, purge,
     compare what is named with what is there; of tables of this package, make records small and
     write the index, too. Prints Markdown."""
-    from ..maintenance.residue import find_residue
+    from ..maintenance.destinations import NOTHING
+    from ..maintenance.residue import find_residue, residue_lines
     from ..maintenance.upkeep import as_markdown
 
     order = _order(patience, s3a_patience, staging, foreign, older_than, apply)
-    done = [it for path in paths for it in _looked_after(path, order)]
+    by_path = {path: _looked_after(path, order) for path in paths}
+    done = [it for found in by_path.values() for it in found]
     jobs = [job for it in done for job in it.settled]
     residue = find_residue(staging, buffer_dir, jobs, apply)
     if as_json:
         print_rows(True, (), (), [it.capped() for it in done], "")
+        for line in residue_lines(residue):
+            say(line)
     else:
         typer.echo(as_markdown(done, apply, residue))
+    # Its name may be a slip, by which nobody would ever look after the table.
+    for path in (path for path, found in by_path.items() if not found and (done or as_json)):
+        say(f"{path}: {NOTHING}")
     if not apply:
         say(DRY)
     look_where([line for it in done for line in (*it.person, *it.again)])

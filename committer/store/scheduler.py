@@ -121,11 +121,14 @@ class Scheduler(Generic[T]):
 
 
 def _first_of(errors: dict[int, Exception]) -> Exception | None:
-    """The error of the first member that failed, in the order given; others as its notes."""
+    """The error of the first member that failed, in the order given; others as its notes, once
+    each: where a bucket is not there, many requests are told the same."""
     if not errors:
         return None
     first, *others = (errors[place] for place in sorted(errors))
+    told = {str(first)}
     for other in others:
-        if other is not first:
+        if str(other) not in told:
+            told.add(str(other))
             first.add_note(f"At the same time: {type(other).__name__}: {other}")
     return first

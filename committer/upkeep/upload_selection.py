@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import urlsplit
 
 from ..errors import InvalidInputError
 from ..format.layout import require_job_id
 from ..store.requests import ListedUpload, Step
-from ..store.s3_urls import refuse_arn
+from ..store.s3_urls import SCHEME, refuse_arn
 from .purge_plan import Judged, Whose
 
-_SCHEMES = ("s3", "s3a", "s3n")
 #: What an upload is told from others by: its key and UploadId.
 Name = tuple[str, str]
 
@@ -68,13 +67,14 @@ class UploadsPath:
     def parse(url: str) -> UploadsPath:
         """:raises InvalidInputError: it is no URL of S3."""
         refuse_arn(url)
-        parts = urlsplit(url)
-        if parts.scheme not in _SCHEMES or not parts.netloc or parts.query or parts.fragment:
+        # As of a table's root, a key may have '#' and '?'.
+        match = re.fullmatch(rf"{SCHEME}([^/?#]+)(/.*)?", url)
+        if match is None:
             raise InvalidInputError(
                 f"{url!r} is no path on S3.", remedy="Give s3://bucket or s3://bucket/folder."
             )
-        folder = parts.path.strip("/")
-        return UploadsPath(parts.netloc, f"{folder}/" if folder else "")
+        folder = (match[2] or "").strip("/")
+        return UploadsPath(match[1], f"{folder}/" if folder else "")
 
 
 @dataclass(frozen=True)

@@ -257,6 +257,87 @@ def test_purge_and_maintain_treat_destinations_of_hadoops_committers(s3_bucket: 
     assert "There is no table, and no destination" in printed.output
 
 
+class TestPurgeOfAFolder:
+    """One above several tables."""
+
+    def test_damaged_table_does_not_keep_others_from_their_purge(
+        self, table: Table, s3_bucket: Any
+    ) -> None:
+        url = f"s3://{s3_bucket.name}/wh"
+        for name in ("damaged", "sound"):
+            with Table(f"{url}/{name}").job(DATA.schema, partition_by=["day"]) as job:
+                job.write(DATA)
+        dead, _ = written(Table(f"{url}/sound"), max_duration=1000.0)
+        s3_bucket.put("wh/damaged/_zero_rename/table.json", b"{nonsense")
+        done = as_json("purge", url, "--patience", "0", "--apply", code=Exit.LOOK)
+        assert [(it["job"], it["outcome"]) for it in done["recovered"]] == [(dead.job, "aborted")]
+        (error,) = done["errors"]
+        assert error.startswith("RecordDamagedError: A control object cannot be read")
+        assert "not done: RecordDamagedError" in invoke("purge", url).stderr
+
+    def test_dead_job_is_named_with_its_table(self, table: Table, s3_bucket: Any) -> None:
+        """Purged with the folder it would be aborted, and the command would say *refused*."""
+        for name in ("a", "b"):
+            with Table(f"s3://{s3_bucket.name}/wh/{name}").job(DATA.schema) as job:
+                job.write(DATA)
+        dead, _ = written(Table(f"s3://{s3_bucket.name}/wh/a"), max_duration=1000.0)
+        said = invoke("purge", f"s3://{s3_bucket.name}/wh", "--job", dead.job, "--apply")
+        assert said.exit_code == Exit.REFUSED
+        assert "this is a folder above several. Nothing was changed" in said.stderr
+        assert [it.job for it in Table(f"s3://{s3_bucket.name}/wh/a").open_jobs()] == [dead.job]
+
+    def test_table_that_a_catalog_refuses_does_not_keep_others_from_their_purge(
+        self, table: Table, s3_bucket: Any
+    ) -> None:
+        url = f"s3://{s3_bucket.name}/wh"
+        for name in ("a", "b"):
+            with Table(f"{url}/{name}").job(DATA.schema, partition_by=["day"]) as job:
+                job.write(DATA)
+        dead, _ = written(Table(f"{url}/b"), max_duration=1000.0)
+        given = ("--patience", "0", "--catalog", "glue://nowhere", "--apply")
+        done = as_json("purge", url, *given, code=Exit.LOOK)
+        assert [(it["job"], it["outcome"]) for it in done["recovered"]] == [(dead.job, "aborted")]
+
+
+def test_a_slip_in_a_path_is_told(table: Table) -> None:
+    """The table that was meant would look as if it were well."""
+    slip, said = f"{table.root.url}s", "There is no table, and no destination of Hadoop's"
+    assert said in invoke("purge", slip).stderr
+    assert said not in invoke("purge", table.root.url).stderr
+    maintained = invoke("maintain", table.root.url, slip)
+    assert (maintained.exit_code, f"{slip}: {said}" in maintained.stderr) == (0, True)
+    assert f"{slip}: {said}" in invoke("maintain", slip, "--json").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("recover",), Exit.REFUSED),
+        (("history",), Exit.REFUSED),
+        (("compact",), Exit.REFUSED),
+        (("jobs",), Exit.DONE),
+    ],
+)
+def test_what_looks_after_a_destination_of_hadoops_committers_is_named_where_no_table_is(
+    s3_bucket: Any, words: tuple[str, ...], code: Exit
+) -> None:
+    root = TableRoot(s3_bucket.name, "wh/magic")
+    MagicJob(Table(root.url).driver.perform, root).begin().task(1)
+    said = invoke(*words, root.url)
+    assert said.exit_code == code
+    assert "no zero_rename table here" in said.output
+    assert "`zero-rename s3a-jobs` lists what its jobs left" in said.stderr
+    assert "s3a-jobs" not in invoke(*words, f"s3://{s3_bucket.name}/wh/nothing").output
+
+
+def test_maintain_with_json_tells_what_dead_drivers_left_on_disk(
+    table: Table, tmp_path: Path
+) -> None:
+    said = invoke("maintain", table.root.url, "--json", "--buffer-dir", str(tmp_path / "none"))
+    assert json.loads(said.stdout)[0]["table"] == table.root.url
+    assert "is no folder of this machine" in said.stderr
+
+
 def test_purge_wants_an_age_for_foreign_uploads(table: Table) -> None:
     assert invoke("purge", table.root.url, "--foreign").exit_code == 2
 
@@ -457,6 +538,22 @@ class TestOneMind:
         found = json.loads(invoke(command, table.root.url, "--json").stdout)
         key = "conflicts" if command == "conflicts" else "entries"
         assert (found.get(key, []) if isinstance(found, dict) else found) == []
+
+    @pytest.mark.usefixtures("s3_server", "s3_bucket")
+    @pytest.mark.parametrize("command", ["jobs", "purge", "retention", "resolve"])
+    def test_bucket_that_is_not_there_is_told_once(self, command: str) -> None:
+        policy = ("--policy", "newest_run") if command == "resolve" else ()
+        said = invoke(command, "s3://nobody-has-this-bucket/wh/flights", *policy)
+        assert said.exit_code == Exit.REFUSED
+        assert said.output.count("refused ListObjects in bucket") == 1
+
+    @pytest.mark.parametrize("command", ["retention", "checkpoint", "data-root", "publish"])
+    def test_delta_table_that_is_not_there_is_not_taken_for_one_of_directories(
+        self, table: Table, command: str
+    ) -> None:
+        said = invoke(command, f"{table.root.url}s")
+        assert said.exit_code == Exit.REFUSED
+        assert "TableNotFoundError: There is no table here" in said.output
 
     def test_no_open_job_where_there_is_no_table(self, table: Table) -> None:
         result = invoke("jobs", f"{table.root.url}s")

@@ -51,13 +51,14 @@ TABLE = ROOT.url
         ("s3://bucket", "bucket", ""),
         ("s3a://bucket/", "bucket", ""),
         ("s3n://bucket/a/b/", "bucket", "a/b/"),
+        ("S3://bucket/a b#1?c%20", "bucket", "a b#1?c%20/"),
     ],
 )
 def test_paths(url: str, bucket: str, prefix: str) -> None:
     assert UploadsPath.parse(url) == UploadsPath(bucket, prefix)
 
 
-@pytest.mark.parametrize("url", ["bucket/a", "hdfs://nn/a", "s3:///a", "s3://bucket/a?b"])
+@pytest.mark.parametrize("url", ["bucket/a", "hdfs://nn/a", "s3:///a", "s3://bucket?b"])
 def test_what_is_no_path(url: str) -> None:
     with pytest.raises(InvalidInputError, match="is no path on S3"):
         UploadsPath.parse(url)
