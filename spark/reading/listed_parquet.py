@@ -75,6 +75,9 @@ def listed_parquet(
         "ignoreCorruptFiles": "false",
         "recursiveFileLookup": "false" if snapshot.partition_by else "true",
     }
+    if not any(file.is_foreign for file in snapshot.files):
+        # Of a file that no Spark wrote Spark goes by the session, and 3.5 refuses it by default.
+        options["datetimeRebaseMode"] = "CORRECTED"
     with tempfile.TemporaryDirectory(prefix="zero-rename-state-") as folder:
         # Spark's UI shows this path; none of its characters may look like a pattern to it.
         name = re.sub(r"[^A-Za-z0-9.-]", "_", snapshot.root.url)

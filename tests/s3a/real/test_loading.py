@@ -86,6 +86,28 @@ def test_all_types_are_what_this_package_s_reader_finds(spark: Any, url: str, ma
     assert repr(rows(found)) == repr(rows(ours))
 
 
+@pytest.mark.parametrize("mode", ["EXCEPTION", "LEGACY"])
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+def test_old_dates_of_rows_that_no_spark_wrote_are_those_that_were_written(
+    spark: Any, url: str, kind: type[Table | DeltaTable], mode: str
+) -> None:
+    """EXCEPTION is the default of Spark 3.5."""
+    day, at = dt.date(1500, 1, 1), dt.datetime(1500, 1, 1, tzinfo=dt.UTC)
+    data = pa.table({"d": [day], "at": pa.array([at], pa.timestamp("us", "UTC")), "p": [day]})
+    with kind(url).job(data.schema, partition_by=["p"]) as job:
+        job.write(data)
+    name = "spark.sql.parquet.datetimeRebaseModeInRead"
+    spark.conf.set(name, mode)
+    try:
+        found = load(spark, url, where="d = '1500-01-01' and p = d")
+        assert is_by_spark(found)
+        assert found.select("d", "p", found.at.cast("double")).collect() == [
+            (day, day, at.timestamp())
+        ]
+    finally:
+        spark.conf.unset(name)
+
+
 def test_column_with_a_default_in_the_catalog_is_null_in_files_that_lack_it(
     spark: Any, url: str
 ) -> None:
