@@ -37,12 +37,13 @@ _OF_FILES = "_metadata"
 class FilePaths:
     """The paths of the files of a frame's rows.
 
-    :param column: has them, in Spark's SQL; ``None``: the table has a column of its name.
+    :param column: has them, in Spark's SQL; ``None``: no column does, as ``why_not`` says.
     :param start: what stands before the key in each: ``s3a://bucket/``.
     """
 
     column: str | None
     start: str
+    why_not: str = ""
 
 
 def hidden_column(snapshot: Snapshot) -> str | None:
@@ -66,8 +67,6 @@ def listed_parquet(
     :param scheme: how the session's paths begin, ``s3a``.
     :return: ``None`` where this Spark does not take the list.
     """
-    names = {name.lower() for name in snapshot.schema.names}
-    path = None if _OF_FILES in names else f"{_OF_FILES}.file_path"
     store = f"{scheme}://{snapshot.root.bucket}/"
     options = {
         "timeZone": "UTC",
@@ -90,7 +89,18 @@ def listed_parquet(
         java: Any = frame
         if len(java._jdf.inputFiles()) != len(snapshot.files):
             return None
-    return frame, FilePaths(path, store)
+    return frame, _paths(java, snapshot, store)
+
+
+def _paths(frame: Any, snapshot: Snapshot, store: str) -> FilePaths:
+    if _OF_FILES in {name.lower() for name in snapshot.schema.names}:
+        why = "the table has a column of the name by which Spark tells a row's file"
+        return FilePaths(None, store, why)
+    hidden = frame._jdf.queryExecution().analyzed().metadataOutput()
+    if _OF_FILES not in hidden.mkString(" "):
+        why = "the session reads Parquet by version 2 of Spark's sources (useV1SourceList)"
+        return FilePaths(None, store, why)
+    return FilePaths(f"{_OF_FILES}.file_path", store)
 
 
 def _lines(store: str, files: Iterable[DataFile]) -> Iterable[str]:

@@ -106,7 +106,7 @@ class LoadedFiles:
         if self.paths is None:
             return None, "Spark itself does not read them"
         if self.paths.column is None:
-            return None, "the table has a column of the name by which Spark tells a row's file"
+            return None, self.paths.why_not
         level = frame.storageLevel
         if level.useMemory or level.useDisk:
             # The plan with paths is another one than that of the rows that are kept.

@@ -454,6 +454,20 @@ def test_filtered_frames_of_one_load_are_joined_and_united(spark: Any, url: str)
     spark.catalog.dropTempView("low")
 
 
+def test_where_behind_load_is_right_by_version_2_of_spark_s_sources(
+    spark: Any, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which tell no row's file."""
+    put_days(url)
+    spark.conf.set("spark.sql.sources.useV1SourceList", "")
+    try:
+        found = load(spark, url, by="spark").where("n < 2")
+        assert numbers(found.where(found.n > 0)) == [1]
+    finally:
+        spark.conf.unset("spark.sql.sources.useV1SourceList")
+    assert "by version 2 of Spark's sources" in caplog.text
+
+
 def test_where_behind_load_uses_a_cached_frame(spark: Any, url: str) -> None:
     put(url, (1, "x"), (2, "y"))
     frame: Any = load(spark, url).cache()
