@@ -11,6 +11,7 @@ import typer
 from ..committer import Outcome, PurgeAction, Table
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..committer.format.layout import TableRoot
 from ..tables.table_at import delta_at
 from . import catalog
 from .amounts import DAY, age_option
@@ -18,6 +19,8 @@ from .output import DRY, Apply, AsJson, look_where, print_rows, say
 from .s3a import Staging
 
 if TYPE_CHECKING:
+    from ..committer.upkeep.upload_selection import UploadsPath
+    from ..maintenance.destinations import Destination
     from ..maintenance.purging import PurgedEntry, PurgeOrder
     from ..maintenance.upkeep import Upkeep
 
@@ -26,7 +29,7 @@ Path = Annotated[
     typer.Argument(
         metavar="PATH",
         help="A table, a destination of Hadoop's committers, or a folder above such, "
-        "s3://bucket/prefix.",
+        "s3://bucket/prefix; or a whole bucket, s3://bucket.",
     ),
 ]
 Patience = Annotated[
@@ -87,7 +90,7 @@ def purge(
     """Settle the jobs of whichever committer, and abort the uploads that nobody will complete; of
     tables of this package, remove records nobody needs, and of Delta tables, files that no version
     within the retention names, too."""
-    from ..maintenance.destinations import NOTHING, destinations_in
+    from ..maintenance.destinations import NOTHING
     from ..maintenance.purging import purge_destination
     from ..maintenance.residue import find_residue
 
@@ -101,13 +104,12 @@ def purge(
         jobs=job or (),
         records_older_than=records_older_than,
     )
-    named = Table(path)
-    places = named.run(destinations_in(named.root))
+    places = _places(path)
     if order.jobs and len(places) > 1:
         raise InvalidInputError(
             "Jobs named as dead are of one table, and this is a folder above several. Nothing was "
             "changed.",
-            table=named.root.url,
+            table=path,
             remedy="Name the root of the jobs' table.",
         )
     entries: list[PurgedEntry] = []
@@ -139,7 +141,7 @@ def purge(
     columns = ("upload, record or job", "action", "bytes", "why")
     nothing = "No upload is under way, no job is open, no record is old: nothing is to be purged."
     print_rows(as_json, columns, rows, document, nothing)
-    if not rows and len(places) == 1 and places[0].is_directory:
+    if not rows and all(it.is_directory for it in places):
         say(NOTHING)
     if any(str(it).startswith("would-") for _, it, *_ in rows):
         say(DRY)
@@ -159,7 +161,7 @@ def maintain(
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="Tables, destinations of Hadoop's committers, or folders above such.",
+            help="Tables, destinations of Hadoop's committers, or folders or buckets above such.",
         ),
     ],
     patience: Patience = None,
@@ -179,6 +181,8 @@ def maintain(
     from ..maintenance.upkeep import as_markdown
 
     order = _order(patience, s3a_patience, staging, foreign, older_than, apply)
+    for path in paths:
+        _parsed(path)  # Before anything is done to another.
     by_path = {path: _looked_after(path, order) for path in paths}
     done = [it for found in by_path.values() for it in found]
     jobs = [job for it in done for job in it.settled]
@@ -198,16 +202,39 @@ def maintain(
 
 
 def _looked_after(path: str, order: PurgeOrder) -> list[Upkeep]:
-    from ..maintenance.destinations import destinations_in
     from ..maintenance.upkeep import Upkeep, look_after
 
-    named = Table(path)
     try:
-        places = named.run(destinations_in(named.root))
+        places = _places(path)
     except ZeroRenameError as error:
-        return [Upkeep(named.root.url, person=[str(error)])]
+        return [Upkeep(path, kind="unknown", person=[str(error)])]
     done = [look_after(Table(place.root.url), place, order) for place in places]
     return [it for it in done if not it.is_empty_rest]
+
+
+def _places(path: str) -> list[Destination]:
+    """Tell what is to be looked after at a path: a destination, or all in a folder or a bucket.
+
+    :raises InvalidInputError: it is no path on S3.
+    """
+    from ..committer.store.driver import connect
+    from ..maintenance.destinations import destinations_in, destinations_of
+
+    folder = _parsed(path)
+    if folder.prefix:
+        named = Table(path)
+        return named.run(destinations_in(named.root))
+    return connect(folder.bucket).run(destinations_of(folder))
+
+
+def _parsed(path: str) -> UploadsPath:
+    """:raises InvalidInputError: it is no path on S3, or a folder that readers skip."""
+    from ..committer.upkeep.upload_selection import UploadsPath
+
+    folder = UploadsPath.parse(path)
+    if folder.prefix:
+        TableRoot.parse(path)
+    return folder
 
 
 def _order(

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from ..committer.commit.state.table_kind import TableKind, table_kind
 from ..committer.format.layout import CONTROL, TableRoot
 from ..committer.format.records.success_marker import COMMITTER
-from ..committer.store.listing import Children, list_folders
+from ..committer.store.listing import Children, list_folders, list_uploads
 from ..committer.store.requests import All, ListObjects, Step
-from ..committer.upkeep.tables_below import walk_below
+from ..committer.upkeep.tables_below import may_hold_tables, walk_below
 from ..committer.upkeep.upload_selection import UploadsPath
 from ..s3a.hadoop.job_traces import MAGIC_JOB, Marker, read_marker
 from ..s3a.runs.ledger import RUNS, runs_prefix
@@ -82,6 +82,24 @@ def destinations_in(root: TableRoot) -> Step[list[Destination]]:
         return [here]
     below = yield from destinations_below(UploadsPath(root.bucket, f"{root.prefix}/"))
     return [*below, replace(here, others=tuple(f"{it.root.prefix}/" for it in below))]
+
+
+def destinations_of(path: UploadsPath) -> Step[list[Destination]]:
+    """Tell what is to be looked after in a folder or a whole bucket: as :func:`destinations_in`. Of
+    a bucket, what lies in no destination is looked after by its topmost folders, where uploads are
+    under way in them."""
+    if path.prefix:
+        return (yield from destinations_in(TableRoot(path.bucket, path.prefix.rstrip("/"))))
+    found = yield from destinations_below(path)
+    keys = [upload.key for upload in (yield from list_uploads(""))]
+    topmost = {key.partition("/")[0] for key in keys if "/" in key}
+    topmost = {it for it in topmost if may_hold_tables(it)} - {it.root.prefix for it in found}
+    rest = []
+    for name in sorted(topmost):
+        within = [it.root.prefix for it in found if it.root.prefix.startswith(f"{name}/")]
+        root = TableRoot(path.bucket, name)
+        rest.append(Destination(root, others=tuple(f"{it}/" for it in within)))
+    return found + rest
 
 
 def destinations_below(path: UploadsPath) -> Step[list[Destination]]:

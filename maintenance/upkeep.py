@@ -39,7 +39,8 @@ _MARKDOWN = 20_000
 class Upkeep:
     """What was done to one destination.
 
-    :param kind: ``table``, ``delta``, ``s3a``, ``table and s3a`` or ``directory``.
+    :param kind: ``table``, ``delta``, ``s3a``, ``table and s3a`` or ``directory``; ``unknown``:
+        nobody could look.
     :param jobs: open jobs by what became of them; ``uploads``, ``findings`` and old
         ``records`` likewise.
     :param catalog: what its catalog was told: ``table`` (created, updated, unchanged) and how many

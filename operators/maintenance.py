@@ -557,7 +557,8 @@ class MaintainTablesOperator(_Purging):
         except Exception as error:
             # The others are looked after; this one is for who mends the program.
             self.log.exception("%s", named.root.url)
-            found.append(Upkeep(named.root.url, person=[f"{type(error).__name__}: {error}"]))
+            said = f"{type(error).__name__}: {error}"
+            found.append(Upkeep(named.root.url, kind="unknown", person=[said]))
         for done in found:
             for title in ("person", "again", "notes"):
                 for line in getattr(done, title):

@@ -72,18 +72,15 @@ def urls_below(root: str | None, client: Any, of: str) -> list[str]:
 
 def all_below(table_root: str | None, client: Any, of: str) -> list[Destination]:
     """What maintenance looks after below a table root: all tables and destinations of Hadoop's
-    committers, and last, unless the root is a bucket, what lies there in none of them.
+    committers, and last what lies there in none of them.
 
     The parameters and errors are those of :func:`urls_below`.
     """
-    from ..committer.format.layout import TableRoot
     from ..committer.store.driver import connect
-    from ..maintenance.destinations import destinations_below, destinations_in
+    from ..maintenance.destinations import destinations_of
 
     path = _path(table_root, of)
-    root = TableRoot(path.bucket, path.prefix.rstrip("/"))
-    found = destinations_in(root) if path.prefix else destinations_below(path)
-    return connect(path.bucket, client).run(found)
+    return connect(path.bucket, client).run(destinations_of(path))
 
 
 def _path(root: str | None, of: str) -> UploadsPath:

@@ -38,7 +38,8 @@ def walk_below(
 
     One listing a folder that is none, and a page more for each thousand files or folders in it: so
     is each directory of a table that others have partitioned, as below any of them may lie a table
-    (``source=crm/customers``). What readers skip is not looked into.
+    (``source=crm/customers``). What readers skip is not looked into, nor what no table can be named
+    by: a folder without a name, and one with control characters.
 
     :param files: names of files whose presence in a folder ``look`` is told.
     """
@@ -54,6 +55,11 @@ def walk_below(
             for prefix, it in zip(level, listed, strict=True)
             if prefix.rstrip("/") not in found
             for name in it.folders
-            if not is_hidden(name) and f"{prefix}{name}" not in found
+            if may_hold_tables(name) and f"{prefix}{name}" not in found
         ]
     return found
+
+
+def may_hold_tables(name: str) -> bool:
+    """Tell whether the root of a table may have a folder of this name."""
+    return bool(name) and name.isprintable() and not is_hidden(name)

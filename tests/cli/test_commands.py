@@ -330,6 +330,29 @@ def test_what_looks_after_a_destination_of_hadoops_committers_is_named_where_no_
     assert "s3a-jobs" not in invoke(*words, f"s3://{s3_bucket.name}/wh/nothing").output
 
 
+def test_whole_bucket_is_maintained_and_purged(table: Table, s3_bucket: Any) -> None:
+    """The table, and uploads that lie in no table."""
+    url, key = f"s3://{s3_bucket.name}", "elsewhere/day=1/part-0.parquet"
+    dead, _ = written(table, max_duration=1000.0)
+    s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)
+    given = ("--patience", "0", "--foreign", "--older-than", "1h")
+    planned = as_json("purge", url, *given)
+    assert [it["outcome"] for it in planned["recovered"]] == ["would-abort"]
+    assert planned["entries"][-1]["key"] == key
+    done = as_json("maintain", url, *given, "--apply")
+    assert [it["table"] for it in done] == [table.root.url, f"{url}/elsewhere"]
+    assert done[0]["jobs"] == {"aborted": 1}
+    assert table.open_jobs() == []
+    assert dead.job not in invoke("jobs", table.root.url).stdout
+
+
+def test_path_that_is_none_is_refused_before_others_are_maintained(table: Table) -> None:
+    dead, _ = written(table, max_duration=1000.0)
+    said = invoke("maintain", table.root.url, "flights", "--patience", "0", "--apply")
+    assert (said.exit_code, "'flights' is no path on S3" in said.stderr) == (Exit.REFUSED, True)
+    assert [it.job for it in table.open_jobs()] == [dead.job]
+
+
 def test_maintain_with_json_tells_what_dead_drivers_left_on_disk(
     table: Table, tmp_path: Path
 ) -> None:

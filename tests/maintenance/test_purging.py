@@ -22,6 +22,7 @@ from zero_rename.maintenance.destinations import (
     destination_at,
     destinations_below,
     destinations_in,
+    destinations_of,
 )
 from zero_rename.maintenance.purging import PurgedDestination, PurgeOrder, purge_destination
 from zero_rename.s3a.runs.ledger import open_try
@@ -275,6 +276,37 @@ class TestDestinations:
             ("wh/ours", "table"),
             ("wh/tree", "s3a"),
         }
+
+    def test_folder_that_no_table_can_be_named_by_is_not_looked_into(
+        self, store: MemoryStore
+    ) -> None:
+        """One, put there by anybody, kept all tables beside it from maintenance."""
+        World(store).put_marker(OTHER)
+        said = store.objects["wh/flights/_SUCCESS"].body
+        for name in ("bad\x07", "", "_hidden"):
+            store.apply(Put(f"wh/{name}/_SUCCESS", said))
+        found = memory_table(store, WH.url).run(destinations_below(BELOW))
+        assert [it.root.prefix for it in found] == ["wh/flights"]
+
+    def test_uploads_in_no_destination_of_a_bucket_are_looked_after_by_their_topmost_folders(
+        self, store: MemoryStore
+    ) -> None:
+        World(store).put_marker(OTHER)
+        for key in (
+            "wh/x/1.parquet",
+            "wh/flights/1.parquet",
+            "other/1.parquet",
+            "_x/1",
+            "1",
+            "a\x07/1",
+        ):
+            store.apply(CreateUpload(key))
+        found = memory_table(store, WH.url).run(destinations_of(UploadsPath("bucket", "")))
+        assert [(it.root.prefix, it.kind, it.others) for it in found] == [
+            ("wh/flights", "s3a", ()),
+            ("other", "directory", ()),
+            ("wh", "directory", ("wh/flights/",)),
+        ]
 
     def test_a_table_that_hadoops_committers_wrote_before_is_both(self, store: MemoryStore) -> None:
         memory_table(store, ROOT.url).run(open_try(ROOT, a_try()))
