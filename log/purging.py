@@ -7,7 +7,7 @@ live                                    never
 removed, within the retention           not yet: readers and restores may need it
 removed before that                     once an entry says that it is forgotten
 of a job with an open record            never: its entry may come
-of an entry that was written over       never: a repair may name it
+of an entry that was written over       not before its loss is accepted: a repair may name it
 in a folder that may be another's       never
 of no entry and no open job             once an entry says that it is forgotten
 ======================================  =================================================
@@ -35,7 +35,7 @@ from ..committer.errors import (
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import DeleteMany, ListedObject, Step, Unknown
 from .actions import FORGOTTEN, RemoveFile
-from .change import LogBase, LogChange
+from .change import FENCE, LogBase, LogChange
 from .committing import commit_change
 from .job_files import JobFiles
 from .kept_entries import find_overwritten
@@ -95,7 +95,7 @@ def plan_log_purge(
     unnamed = candidates - tombstones.keys()
     if unnamed and state.exists:
         since = min(data[key].last_modified for key in unnamed)
-        unnamed = yield from _without_overwritten(layout, folders, unnamed, since - _SLACK)
+        unnamed = yield from _without_overwritten(layout, state, folders, unnamed, since - _SLACK)
     forgets = {key: RemoveFile(layout.path_of(key), FORGOTTEN) for key in unnamed}
     forgets |= {
         key: it
@@ -126,13 +126,15 @@ def _job_of(folders: Iterable[str], key: str) -> str:
 
 
 def _without_overwritten(
-    layout: LogLayout, folders: tuple[str, ...], keys: set[str], since: float
+    layout: LogLayout, state: LogState, folders: tuple[str, ...], keys: set[str], since: float
 ) -> Step[set[str]]:
-    """Leave out files of jobs whose entries were written over, which a repair commits again.
+    """Leave out files of jobs whose entries were written over, which a repair commits again unless
+    the job is fenced.
 
     :param since: the oldest of the files; an entry comes after its files.
     """
-    lost = {it.job for it in (yield from find_overwritten(layout, since))}
+    found = yield from find_overwritten(layout, since)
+    lost = {it.job for it in found if FENCE + it.job not in state.transactions}
     return {key for key in keys if _job_of(folders, key) not in lost}
 
 

@@ -31,6 +31,12 @@ def end(world: World) -> None:
     table = table_of(process)
     if not world.oracle.commits:
         return
+    # Twice: what is left the first time is so because of what the repair itself has done.
+    for accept_loss in (False, True):
+        table.repair(apply=True, accept_loss=accept_loss)
+    if world.oracle.lost or world.oracle.accepted:
+        # Nothing is purged before a checksum file again says what the log is.
+        require_writable(world)
     waits = {it.job for it in table.unpublished()}
     settled = [it for it in table.recover(0.0) if it.job not in waits]
     # Of a job whose entry may have been cleaned nobody can tell whether it is committed.
@@ -68,7 +74,11 @@ def _nothing_left(world: World, table: DeltaTable) -> None:
         return  # Jobs whose entries are gone cannot be settled: they keep their files and records.
     prefix = f"{ROOT.prefix}/"
     named = {f"{prefix}{path}" for path in world.oracle.live}
+    lost = {*world.oracle.lost, *world.oracle.repaired}
     left = [key for key in world.objects(prefix) if key.endswith(".parquet") and key not in named]
+    # Files of entries that were written over stay as long as the log tells of it, unless their loss
+    # was accepted.
+    left = [key for key in left if not any(f"/{job}/" in key for job in lost)]
     # What another engine has written its own VACUUM deletes.
     left = [key for key in left if "/_delta_log/" not in key and "/engine-" not in key]
     # Those of probes are no job's: maintenance sweeps them by their age.
@@ -78,6 +88,8 @@ def _nothing_left(world: World, table: DeltaTable) -> None:
     if left:
         raise Violation(f"recovery and purge have left {left}")
     for job, word in world.oracle.told.items():
+        if job in world.oracle.lost or job in world.oracle.accepted:
+            continue
         try:
             result = table.result(job)
         except ZeroRenameError as error:

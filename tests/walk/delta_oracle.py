@@ -10,6 +10,7 @@ import io
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -25,7 +26,12 @@ from walk.settled import SettleConflict, Settled
 from zero_rename.committer.format.layout import UNPARTITIONED
 
 #: Operations of entries after which the rows are those that a user asked for; others change none.
-_OF_USERS = ("WRITE", "MERGE", "DELETE", "RESTORE")
+_OF_USERS = ("WRITE", "MERGE", "DELETE", "RESTORE", "REPAIR")
+#: What an entry changes of an oracle.
+_CHANGED = (
+    *("commits", "states", "shapes", "named", "runs", "columns", "kept", "again", "ranks"),
+    *("settled", "live", "gone", "fenced", "lost", "accepted", "repaired"),
+)
 T = TypeVar("T")
 _TYPES = {"integer": "int32", "long": "int64"}
 _FENCE = "zero_rename.fence/"
@@ -112,11 +118,18 @@ class LogOracle(RunsOracle):
     :param live: the live files' partitions, by path.
     :param gone: when files were removed, by path.
     :param fenced: jobs that may not commit any more.
+    :param lost: committed jobs whose entries somebody has written over, each with the files that
+        it had added; ``accepted``: those that nobody commits again; ``repaired``: those that
+        somebody has.
     """
 
     live: dict[str, str] = field(default_factory=dict)
     gone: dict[str, float] = field(default_factory=dict)
     fenced: set[str] = field(default_factory=set)
+    lost: dict[str, frozenset[str]] = field(default_factory=dict)
+    accepted: set[str] = field(default_factory=set)
+    repaired: set[str] = field(default_factory=set)
+    _before: dict[str, Any] = field(default_factory=dict)
 
     def touched(self, number: int, replaced: bool = False) -> set[str]:
         found = changed(self.states[number], self.states[number + 1])
@@ -169,18 +182,40 @@ class LogOracle(RunsOracle):
         """
         if version != len(self.commits):
             raise Violation(f"entry {version} came after {len(self.commits) - 1}")
+        self._before = {name: copy(getattr(self, name)) for name in _CHANGED}
+        self._before["runs"] = {key: [*jobs] for key, jobs in self.runs.items()}
         entry = _Entry([json.loads(line) for line in body.splitlines() if line.strip()])
         for job in entry.fences:
             self._refuse(job in self.commits, f"{job} is committed, and is fenced")
-            self._refuse(self.told.get(job) == "committed", f"{job} was told committed; fenced")
+            told = self.told.get(job) == "committed" and job not in self.lost
+            self._refuse(told, f"{job} was told committed; fenced")
+            self.accepted |= {job} & self.lost.keys()
+            self.lost.pop(job, None)
             self.fenced.add(job)
         job = entry.job
         self._refuse(job in self.commits, f"{job} has committed a second time")
         self._refuse(job in self.fenced and not entry.fences, f"{job} commits after its fence")
         self._refuse(self.told.get(job) == "refused", f"{job} was told refused, and commits")
+        self._refuse(entry.repairs != (job in self.lost), f"entry {version} repairs {job}, or not")
         self._apply(job, entry, version, bodies)
+        if self.lost.pop(job, None) is not None:
+            self.repaired.add(job)
         self.gone |= dict.fromkeys(entry.removed, now)
         self._replay(entry, version, bodies)
+
+    def written_over(
+        self, version: int, body: bytes, bodies: Mapping[str, bytes], now: float
+    ) -> None:
+        """Another engine has put its entry in the place of the last one, as it had not seen it.
+
+        :param bodies, now: as of :meth:`entered`.
+        """
+        self._refuse(version != len(self.commits) - 1, f"entry {version} is not the last one")
+        lost, added = self.commits[-1], frozenset(self.live.keys() - self._before["live"].keys())
+        for name, it in self._before.items():
+            setattr(self, name, it)
+        self.lost[lost] = added
+        self.entered(version, body, bodies, now)
 
     def _refuse(self, wrong: bool, why: str) -> None:
         if wrong:
@@ -280,6 +315,7 @@ class _Entry:
         self.operation: str = info.get("operation", "")
         self.job: str = info.get("txnId", "")
         self.superseded = frozenset(info.get("zeroRename", {}).get("superseded") or ())
+        self.repairs = "repairs" in info.get("zeroRename", {})
         said = info.get("zeroRename", {}).get("settles") or ()
         self.settles = dict(map(_settled, said))
         applications = [it["txn"]["appId"] for it in actions if "txn" in it]

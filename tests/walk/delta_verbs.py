@@ -7,8 +7,8 @@ from typing import Any
 
 from walk import change_verbs, conflict_verbs, engine, run_verbs, verbs
 from walk.delta_oracle import DeleteElsewhere, RestoreVersion, UndoJob
-from walk.delta_world import FAST, DeltaProcess, DeltaWorld
-from walk.oracle import Rewrite, Violation, Write, rows_of
+from walk.delta_world import FAST, LOG, DeltaProcess, DeltaWorld
+from walk.oracle import Effect, Rewrite, Violation, Write, rows_of
 from walk.plan import Operation
 from walk.readers import Seen, of_arrow, require, rows_in
 from walk.verbs import OpenJob, Verb, names_of, told_of, wanted_of
@@ -18,8 +18,12 @@ from zero_rename.committer import UnpublishedJob
 from zero_rename.committer.errors import RefusedError, SnapshotGoneError
 from zero_rename.committer.format.job_spec import FileOptions, JobSpec, SuccessMarkers
 from zero_rename.committer.upkeep.recovery import Outcome, Recovered
+from zero_rename.log.repairing import RepairOutcome
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.delta_steps import DeltaSteps
+
+#: What is said of a job that a repair has been over before.
+_OVER = (RepairOutcome.REPEATED, RepairOutcome.ACCEPTED)
 
 
 def table_of(process: Process) -> DeltaTable:
@@ -265,6 +269,42 @@ def clean_the_log(world: World, process: Process, operation: Operation) -> Told:
     return None
 
 
+def write_over(world: World, process: Process, operation: Operation) -> Told:
+    """Another engine that writes without a condition has not seen the last entry, and appends a row
+    by one of the same number, before anybody has gone on from it."""
+    assert isinstance(world, DeltaWorld)
+    oracle, name = world.oracle, names_of(world, operation)[0]
+    if len(oracle.commits) < 2 or oracle.commits[-1].startswith("engine-") or not world.quiet:
+        return None
+    columns, last = oracle.shapes[-2], f"{len(oracle.commits) - 1:020d}"
+    checkpoints = [key for key in world.objects(LOG) if f"{last}.checkpoint" in key]
+    if columns is None or columns != oracle.columns or world.open_jobs or checkpoints:
+        return None
+    rows = {name: ((operation.number * 100, written(columns)),)}
+    job = f"engine-{operation.number}"
+    oracle.effects[job] = Write(job, rows=rows, last_wins=True, columns=dict(columns))
+    engine.append_over(world, process, job, name, rows[name])
+    return None
+
+
+def repair(world: World, process: Process, operation: Operation) -> Told:
+    """Commit again what was written over."""
+    assert isinstance(world, DeltaWorld)
+    oracle, lost = world.oracle, set(world.oracle.lost)
+    for it in table_of(process).repair(apply=True, accept_loss=operation.choice == 3):
+        world.trace.append(f"  {it}")
+        if it.outcome is RepairOutcome.NEEDLESS:
+            effect = oracle.effects[it.job]
+            if type(effect) not in (Effect, Rewrite) and effect.partitions:
+                raise Violation(f"{it.job} is said to have changed nothing: {effect}")
+            continue
+        if it.job not in lost and it.outcome not in _OVER:
+            raise Violation(f"{it.job} was not lost: {it}")
+        if (it.outcome is RepairOutcome.COMMITTED) and it.job in oracle.lost:
+            raise Violation(f"{it.job} is said to be committed again, and is not")
+    return None
+
+
 def make_again(world: World, process: Process, operation: Operation) -> Told:
     return run_verbs.make_again(world, process, operation, _look)
 
@@ -369,6 +409,8 @@ VERBS: Mapping[str, Verb] = {
     "compact elsewhere": compact_elsewhere,
     "delete elsewhere": delete_elsewhere,
     "clean the log": clean_the_log,
+    "write over": write_over,
+    "repair": repair,
     "restore": restore,
     "restore some": restore,
     "undo job": undo,

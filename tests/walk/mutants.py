@@ -567,6 +567,31 @@ DELTA = (
     ),
 )
 
+#: Slips about writers without conditions, in Delta tables.
+CARELESS = (
+    Mutant(
+        "a repair does not ask what came since",
+        "log.repairing",
+        "judge(change, before, entry)",
+        "pass",
+        ("append", "replace", "write over", "repair"),
+    ),
+    Mutant(
+        "a repair says that the job is another one",
+        "log.repairing",
+        "run=runs[0].removeprefix(RUN) if runs else None,",
+        "run=None,",
+        ("append", "write over", "repair"),
+    ),
+    Mutant(
+        "purge deletes what a repair would commit again",
+        "log.purging",
+        "lost = {it.job for it in found if FENCE + it.job not in state.transactions}",
+        "lost = set()",
+        ("append", "write over", "purge", "repair"),
+    ),
+)
+
 #: Slips about runs that give way, in tables of directories.
 RUNS = (
     Mutant(
@@ -643,7 +668,7 @@ def in_force(mutant: Mutant) -> Iterator[None]:
 
     :raises LookupError: the text does not stand in the module once.
     """
-    room = "" if mutant in DELTA else "committer."
+    room = "" if mutant in (*DELTA, *CARELESS) else "committer."
     module = importlib.import_module(f"zero_rename.{room}{mutant.module}")
     source = inspect.getsource(module)
     if source.count(mutant.text) != 1:

@@ -161,6 +161,8 @@ _BY_RANK = {f"append{BY_RANK}": 5, f"replace{BY_RANK}": 6, f"replace named{BY_RA
 _SETTLING = {"settle conflict": 25, f"replace{LATE}": 35}
 #: In walks about runs that are made again.
 _AGAIN = {"make again": 12}
+#: In walks about a writer without conditions.
+_CARELESS = {"write over": 14, "repair": 10}
 _OF_DELTA = {
     "evolve": 4,
     "overwrite schema": 2,
@@ -203,6 +205,7 @@ class _Verbs:
     :param again: verbs of walks about runs that are made again.
     :param by_rank: verbs of walks about runs that give way to newer ones.
     :param settling: verbs of walks about conflicts of runs.
+    :param careless: verbs of walks about writers without conditions.
     """
 
     every: Mapping[str, int]
@@ -210,6 +213,7 @@ class _Verbs:
     again: Mapping[str, int] = field(default_factory=dict)
     by_rank: Mapping[str, int] = field(default_factory=dict)
     settling: Mapping[str, int] = field(default_factory=dict)
+    careless: Mapping[str, int] = field(default_factory=dict)
 
 
 _VERBS = {
@@ -233,6 +237,7 @@ _VERBS = {
         _AGAIN,
         _BY_RANK,
         _SETTLING,
+        _CARELESS,
     ),
 }
 #: How a walk begins: mostly there is a table soon.
@@ -292,6 +297,8 @@ class _Draw:
             self._verbs |= pool.by_rank
         if seed % 5 == 2:
             self._verbs |= pool.settling
+        if seed % 7 == 5:
+            self._verbs |= pool.careless
         if verbs:
             self._verbs = dict.fromkeys(verbs, 1)
         self._rewrites = pool.rewrites

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from walk.mutants import AGAIN, CHANGES, DELTA, LEAVING, MUTANTS, RUNS, Mutant, in_force
+from walk.mutants import AGAIN, CARELESS, CHANGES, DELTA, LEAVING, MUTANTS, RUNS, Mutant, in_force
 from walk.plan import DELTA as DELTA_LAYOUT
 from walk.plan import DIRECTORIES, Beside, Operation, Plan, Trouble, make_plan
 from walk.walking import WalkFailure, failure_of, walk, walk_seeds
@@ -36,6 +36,7 @@ _CHANGE = {
     DELTA_LAYOUT: (
         *(*_OF_BOTH, "hold back", "publish", "write checkpoint", "copy", "restore"),
         *("restore some", "undo job", "append elsewhere", "compact elsewhere"),
+        *("write over", "repair"),
     ),
 }
 
@@ -57,11 +58,11 @@ def test_walks_end_where_the_oracle_says(share: int, layout: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mutant", [*MUTANTS, *AGAIN, *CHANGES, *RUNS, *DELTA], ids=lambda mutant: mutant.name
+    "mutant", [*MUTANTS, *AGAIN, *CHANGES, *RUNS, *DELTA, *CARELESS], ids=lambda mutant: mutant.name
 )
 def test_a_broken_product_is_caught(mutant: Mutant) -> None:
     seeds = range(mutant.seed, mutant.seed + _SOON)
-    layout = DELTA_LAYOUT if mutant in DELTA else DIRECTORIES
+    layout = DELTA_LAYOUT if mutant in (*DELTA, *CARELESS) else DIRECTORIES
     plans = (make_plan(seed, mutant.verbs, layout) for seed in seeds)
     with in_force(mutant):
         caught = next((plan for plan in plans if failure_of(plan)), None)
