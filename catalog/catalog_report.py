@@ -12,6 +12,12 @@ from .described_table import ReadBy
 _URL = re.compile(r"(glue|hive)://([A-Za-z0-9_\-]+)(?:/([A-Za-z0-9_\-]+))?/?")
 
 
+def table_name(root: TableRoot) -> str:
+    """Return what a table is called in a catalog, unless told otherwise: the last word of its root,
+    with underscores in place of what no name has."""
+    return re.sub(r"\W", "_", root.prefix.rsplit("/", 1)[-1], flags=re.ASCII)
+
+
 class CatalogUnsyncedError(ZeroRenameError):
     """A catalog could not be told of a table's state. The table is as its jobs committed it."""
 
@@ -73,8 +79,7 @@ class CatalogUrl:
 
     def of(self, root: TableRoot) -> CatalogUrl:
         """With the name of a table, where it was left out."""
-        last = re.sub(r"\W", "_", root.prefix.rsplit("/", 1)[-1], flags=re.ASCII)
-        return self if self.table else replace(self, table=last)
+        return self if self.table else replace(self, table=table_name(root))
 
     def __str__(self) -> str:
         return f"{self.kind}://{self.database}/{self.table}"

@@ -9,6 +9,7 @@ import typer
 
 from ..catalog import Engine, ReadBy, describe, sync_catalog
 from ..catalog import ddl as statements
+from ..catalog.catalog_report import table_name
 from ..committer import Table
 from ..committer.errors import ZeroRenameError
 from ..tables import DeltaTable
@@ -60,7 +61,9 @@ def ddl(
     engine: Annotated[Engine, typer.Option(help="Who is to read it.")],
     name: Annotated[
         str | None,
-        typer.Option(help="What it is called there. Default: the last word of its root."),
+        typer.Option(
+            help="What it is called there. Default: the last word of its root, with underscores."
+        ),
     ] = None,
     exclude: Exclude = None,
     as_json: AsJson = False,
@@ -68,7 +71,7 @@ def ddl(
     """Print the statements that make the table known to an engine. Nothing is sent to it."""
     opened = open_table(table)
     described = describe(opened, exclude or ())
-    last = opened.root.prefix.rsplit("/", 1)[-1]
+    last = table_name(opened.root)
     of_trino = "delta" if described.read_by is ReadBy.LOG else "hive"
     default = f"{of_trino}.default.{last}" if engine is Engine.TRINO else last
     found = list(statements(described, engine, name or default))

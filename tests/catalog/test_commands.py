@@ -40,6 +40,22 @@ def test_ddl(table: Table, engine: str) -> None:
     assert table.root.url in output
 
 
+@pytest.mark.parametrize(
+    ("engine", "named"),
+    [
+        ("athena", "flights_2013 ("),
+        ("duckdb", "flights_2013 AS"),
+        ("trino", "hive.default.flights_2013 ("),
+    ],
+)
+def test_statement_calls_a_table_as_a_registration_does(
+    s3_bucket: Bucket, engine: str, named: str
+) -> None:
+    table = Table(f"s3://{s3_bucket.name}/flights-2013")
+    load_rows(table, ROWS)
+    assert named in invoke("catalog", "ddl", table.root.url, "--engine", engine).output
+
+
 @pytest.mark.usefixtures("s3_server")
 def test_sync(table: Table, s3_bucket: Bucket) -> None:
     boto3.client("glue").create_database(DatabaseInput={"Name": s3_bucket.name})
