@@ -191,7 +191,7 @@ class HiveCatalog:
             name, text = row["col_name"], row["data_type"]
             if name in (_PARTITIONED, _FACTS):
                 shown = sections.setdefault(name, [])
-            elif name and not name.startswith("# "):
+            elif name and text != "data_type":  # Not a heading.
                 shown.append((name, text))
         columns = {name.lower(): self._whole(name, kind) for name, kind in sections[""]}
         keys = tuple(name.lower() for name, _ in sections.get(_PARTITIONED, ()))

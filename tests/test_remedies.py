@@ -266,6 +266,7 @@ NAMES |= {"metaData", "columnMapping", "deletionVectors", "typeWidening"}
 #: Members of an AWS connection's extra, and of a request for a role.
 _WRAPPER = import_module("airflow.providers.amazon.aws.utils.connection_wrapper")
 NAMES |= {field.name for field in fields(_WRAPPER.AwsConnectionWrapper)} | {"DurationSeconds"}
+NAMES |= {"config_kwargs", "session_kwargs"}
 
 
 # The rules: each yields what a text names that does not exist

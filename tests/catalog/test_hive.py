@@ -90,7 +90,7 @@ class Metastore:
 
 
 def _columns(statement: str) -> dict[str, str]:
-    return dict(re.findall(r"`(\w+)` ([^\s]+?),?\n", statement))
+    return dict(re.findall(r"`([^`]+)` ([^\s]+?),?\n", statement))
 
 
 def _shortened(kind: str) -> str:
@@ -187,14 +187,15 @@ def test_a_failure_says_that_the_table_is_safe(table: Table, statement: str) -> 
 
 def test_columns_that_are_called_as_facts_of_a_table_are_registered_and_added(table: Table) -> None:
     metastore = Metastore()
-    rows = pa.table({"delay": [1.0], "location": ["LGA"], "type": ["A320"], "day": ["a"]})
+    names = {"location": ["LGA"], "type": ["A320"], "# rows": [1]}
+    rows = pa.table({"delay": [1.0], **names, "day": ["a"]})
     load_rows(table, rows, schema_mode="merge")
     sync_catalog(table, CATALOG, spark=metastore)
     assert sync_catalog(table, CATALOG, spark=metastore).table == "unchanged"
     rows = rows.append_column("owner", pa.array(["me"])).append_column("table", pa.array(["t"]))
     load_rows(table, rows, schema_mode="merge")
     assert sync_catalog(table, CATALOG, spark=metastore).table == "updated"
-    assert {"location", "type", "owner", "table"} <= metastore.columns.keys()
+    assert {"location", "type", "# rows", "owner", "table"} <= metastore.columns.keys()
 
 
 def test_type_that_spark_shows_shortened_is_asked_for_in_full(table: Table) -> None:
