@@ -152,7 +152,7 @@ def judged(
     elif inputs.partly:
         found.unknown.append("of some of its rows it was not told what they were computed from")
     for read in inputs.tables:
-        table = tables.table(read.table)
+        table = tables.input_table(read.table)
         if table is None:
             found.unknown.append(f"{read.table} is gone")
             found.gone.append(read.table)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..committer.commit.snapshot import Snapshot
-from ..committer.errors import TableNotFoundError
+from ..committer.errors import StoreRefusedError, TableNotFoundError
 from ..committer.format.parquet.reader import partition_constants
 from ..committer.format.parquet.row_filter import RowFilter
 from ..committer.format.records.inputs import UNREADABLE, TableRead, content_of, digest_of
@@ -22,7 +22,7 @@ from ..committer.scan.partition_condition import PartitionCondition
 from ..committer.scan.reads import place_of
 from ..committer.store.driver import connect
 from ..committer.store.fast_root import is_fast
-from ..committer.store.requests import Absent, Head
+from ..committer.store.requests import Head, etag_of
 from ..tables import DeltaTable
 
 #: Of a column beside those of a table; none of these is called so.
@@ -179,6 +179,16 @@ class KnownTables:
                 self._tables[url] = None
         return self._tables[url]
 
+    def input_table(self, url: str) -> TableNow | None:
+        """A table that a job has read; ``None``, too, where its bucket is no more."""
+        try:
+            return self.table(url)
+        except StoreRefusedError as error:
+            if not error.no_bucket:
+                raise
+        self._tables[url] = None
+        return None
+
     def _look(self, url: str) -> TableNow:
         state = self._open(url)
         if not self._with_files:
@@ -223,6 +233,10 @@ class KnownTables:
         """Of a foreign file; ``None``: it is gone."""
         if url not in self._etags:
             bucket, key = place_of(url)
-            found = connect(bucket, self._client).run(Head(key))
-            self._etags[url] = None if isinstance(found, Absent) else found.etag
+            try:
+                self._etags[url] = etag_of(connect(bucket, self._client).run(Head(key)))
+            except StoreRefusedError as error:
+                if not error.no_bucket:
+                    raise
+                self._etags[url] = None
         return self._etags[url]

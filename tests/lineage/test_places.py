@@ -12,7 +12,7 @@ from conftest import Bucket
 
 from support.command_line import invoke
 from zero_rename import Table
-from zero_rename.committer import FileOptions, Owner, TableNotFoundError
+from zero_rename.committer import FileOptions, Owner, StoreRefusedError, TableNotFoundError
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import LineageState as State
 from zero_rename.lineage import look_up, plan
@@ -97,6 +97,32 @@ def test_input_that_was_deleted_and_made_anew_is_held_by_its_rows(
         lake.daily = type(lake.daily)(lake.daily.root.url)
         load(x)
         assert lake.states(lake.weekly) == {"week=0": state}
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+def test_input_in_a_bucket_that_is_no_more_is_gone(kind: Any, s3_bucket: Bucket) -> None:
+    """What was made of other inputs is told all the same."""
+    lake, client, other = Lake(s3_bucket), s3_bucket.client, f"{s3_bucket.name}-other"
+    client.create_bucket(Bucket=other)
+    table = kind(f"s3://{other}/raw", client=client)
+    rows = pa.table({"x": [1], "day": [1]})
+    with table.job(rows.schema, partition_by=["day"]) as job:
+        job.write(rows)
+    client.put_object(Bucket=other, Key="x.csv", Body=b"1")
+    scan = table.scan()
+    scan.to_arrow()
+    lake.load(1, inputs=[scan])
+    lake.load(2, inputs=[f"s3://{other}/x.csv"])
+    lake.load(3, inputs=lake.raw(b"1"))
+    for it in client.list_objects_v2(Bucket=other)["Contents"]:
+        client.delete_object(Bucket=other, Key=it["Key"])
+    client.delete_bucket(Bucket=other)
+    found = look_up([lake.daily.root.url])
+    states = {it.partition: it.state for it in found.partitions()}
+    assert states == {"day=1": State.UNKNOWN, "day=2": State.STALE, "day=3": State.FRESH}
+    assert plan(found).layers[0][0].partitions == ("day=2",)
+    with pytest.raises(StoreRefusedError, match="no such bucket"):
+        look_up([f"s3://{other}/raw"])
 
 
 @pytest.mark.parametrize("kind", [Lake, DeltaLake])
