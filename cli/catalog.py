@@ -9,7 +9,7 @@ import typer
 
 from ..catalog import Engine, ReadBy, describe, sync_catalog
 from ..catalog import ddl as statements
-from ..catalog.catalog_report import table_name
+from ..catalog.catalog_report import CatalogUrl, table_name
 from ..committer import Table
 from ..committer.errors import ZeroRenameError
 from ..tables import DeltaTable
@@ -36,6 +36,15 @@ Registered = Annotated[
         "glue://database/table.",
     ),
 ]
+
+
+def check_registered(catalog: str | None) -> None:
+    """See that a catalog can be one, before anything is done.
+
+    :raises InvalidInputError: it cannot.
+    """
+    if catalog:
+        CatalogUrl.parse(catalog)
 
 
 def register_settled(table: Table | DeltaTable, catalog: str) -> bool:

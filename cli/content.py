@@ -9,7 +9,7 @@ import typer
 
 from ..committer import Table
 from ..committer.commit.state.context import Progress
-from ..committer.errors import counted, first_few
+from ..committer.errors import InvalidInputError, counted, first_few
 from ..committer.format.job_spec import FileOptions, TableLayout
 from ..committer.format.parquet.row_filter import comparison
 from ..committer.format.records.data_file import rows_of
@@ -18,7 +18,19 @@ from ..committer.upkeep.compaction import TARGET_BYTES, CompactAction
 from ..tables import DeltaTable
 from . import delta
 from .amounts import size_option
-from .output import DRY, Apply, AsJson, Exit, Partitions, Url, look_where, plain, print_rows, say
+from .output import (
+    DRY,
+    Apply,
+    AsJson,
+    Exit,
+    Partitions,
+    Url,
+    is_of_hadoop,
+    look_where,
+    plain,
+    print_rows,
+    say,
+)
 from .tables import open_table, refuse_delta
 
 _CELLS = ("version", "files", "rows", "bytes")
@@ -185,6 +197,15 @@ def delete(
 ) -> None:
     """Delete the rows that fit all comparisons; without --apply only count them."""
     opened = open_table(table)
+    if isinstance(opened, Table) and not opened.exists() and is_of_hadoop(table):
+        raise InvalidInputError(
+            "This is a destination of Hadoop's committers. A deletion would make a table of this "
+            "package of it, where those committers are refused. Nothing was changed.",
+            table=opened.root.url,
+            remedy="Let the task that loads the partitions load them whole, by an overwrite. Or "
+            f"give it to this package first: zero-rename adopt {opened.root.url} --apply, and load "
+            "it with committer='zero_rename' from then on.",
+        )
     condition = comparison(where[0], opened.schema, "--where")
     for text in where[1:]:
         condition &= comparison(text, opened.schema, "--where")

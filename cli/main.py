@@ -131,6 +131,7 @@ def recover(
     as_json: AsJson = False,
 ) -> None:
     """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones."""
+    catalog.check_registered(registered)
     opened = open_table(table)
     outcomes = opened.recover(patience) if apply else opened.plan_recovery(patience)
     rows = [(outcome.job, outcome.outcome, outcome.detail) for outcome in outcomes]
@@ -177,6 +178,7 @@ def adopt(
             "Append the rows of other files by a job: save(…, layout='delta').",
         )
     )
+    s3a.refuse_left_jobs(Table(table), "The table")
     with counting("footers read") as progress:
         report = opened.adopt(apply, progress)
     rows = [(e.partition, e.files, e.bytes, e.action, e.reason) for e in report.entries]

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..committer.errors import InvalidInputError
+from ..committer.errors import InvalidInputError, first_few
 from .amounts import age_option
 from .output import DRY, Apply, AsJson, Url, look_where, plain, print_rows, say
 
 if TYPE_CHECKING:
+    from ..committer import Table
     from ..s3a.checks import JobFacts
     from ..s3a.hadoop.effective_settings import Setting
     from ..s3a.recovery.recover import RecoveredJob
@@ -268,7 +269,11 @@ def s3a_recover(
     columns += ("why",)
     why = "{0.reason} ({0.state}: {0.state_reason})"
     rows = [_cells(one, columns, why.format(one)) for one in found]
-    print_rows(as_json, columns, rows, plain(found), "Nothing is left of S3A jobs.")
+    nothing = "Nothing is left of S3A jobs" if not job else f"Nothing is left of {first_few(job)}"
+    print_rows(as_json, columns, rows, plain(found), f"{nothing}.")
+    for uuid in job or ():
+        if found and uuid.lower() not in {one.job.lower() for one in found}:
+            say(f"Nothing is left of {uuid}.")
     for one in found:
         for key in one.kept:
             say(f"{one.job}: left {key}")
@@ -276,6 +281,33 @@ def s3a_recover(
     if any(one.outcome in planned for one in found):
         say(DRY)
     look_where(any(one.outcome in UNSETTLED for one in found))
+
+
+def refuse_left_jobs(table: Table, what: str) -> None:
+    """Refuse to take over a directory in which jobs of Hadoop's committers are at work or have left
+    something: what they complete or take back later, no record of this package would know.
+
+    :param what: what the caller would do, for the error.
+    :raises InvalidInputError: there is one.
+    """
+    from ..s3a.recovery.liveness import RecoveryOptions
+    from ..s3a.recovery.recover import recover_jobs
+    from ..s3a.runs.ledger import open_tries
+    from ..s3a.runs.rivals import is_at_work, said_of
+
+    left = table.run(recover_jobs(table.root, RecoveryOptions(strangers=False)))
+    tries = table.run(open_tries(table.root)).known
+    said = [f"the job {it.job}, which has left {it.left} files" for it in left]
+    said += [f"{said_of(it.record)}, which is at work" for it in tries if is_at_work(it)]
+    if said:
+        raise InvalidInputError(
+            f"Here is a job of Hadoop's committers that has not ended: {first_few(said)}. {what} "
+            "would not count what it completes later, or would count what is taken back. Nothing "
+            "was changed.",
+            table=table.root.url,
+            remedy=f"See what is left: zero-rename s3a-jobs {table.root.url}; settle it: zero-"
+            f"rename s3a-recover {table.root.url} --apply.",
+        )
 
 
 def _found(

@@ -104,6 +104,7 @@ def purge(
         jobs=job or (),
         records_older_than=records_older_than,
     )
+    catalog.check_registered(registered)
     places = _places(path)
     if order.jobs and len(places) > 1:
         raise InvalidInputError(
@@ -246,11 +247,16 @@ def _order(
     apply: bool,
     **of_tables: Any,
 ) -> PurgeOrder:
-    """:raises typer.BadParameter: foreign uploads without an age."""
+    """:raises typer.BadParameter: foreign uploads without an age, or an age without them."""
     from ..maintenance.purging import PurgeOrder
 
     if foreign and older_than is None:
         raise typer.BadParameter("--foreign needs --older-than AGE")
+    if older_than is not None and not foreign:
+        raise typer.BadParameter(
+            "--older-than is the age of foreign uploads: give --foreign, too, or leave it out. "
+            "Uploads of jobs are judged by the jobs' records"
+        )
     return PurgeOrder(
         apply=apply,
         foreign_age=older_than if foreign else None,

@@ -132,8 +132,9 @@ def settle_jobs(
     for job in found:
         judged.append((job, (yield from judge.judged(job))))
     settled: list[tuple[LeftoverJob, RecoveredJob]] = []
+    named = None if options.jobs is None else {uuid.lower() for uuid in options.jobs}
     for job, judgement in judged:
-        if options.jobs is not None and job.uuid not in options.jobs:
+        if named is not None and job.uuid.lower() not in named:
             continue
         if not options.strangers and judgement.record is None and is_strange(job):
             continue

@@ -18,7 +18,7 @@ from rich.console import Console
 from typer.testing import Result
 
 from support.command_line import as_json, invoke
-from support.s3a_jobs import MagicJob
+from support.s3a_jobs import OTHER, MagicJob, a_try
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.cli.output import Exit, sheet_of
@@ -37,6 +37,8 @@ from zero_rename.committer import (
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.backoff import Backoff
 from zero_rename.committer.store.requests import AbortUpload, Put, Unknown
+from zero_rename.s3a.runs.ledger import open_try
+from zero_rename.s3a.runs.try_record import FAILED
 
 pytestmark = pytest.mark.memory_s3
 
@@ -361,8 +363,77 @@ def test_maintain_with_json_tells_what_dead_drivers_left_on_disk(
     assert "is no folder of this machine" in said.stderr
 
 
-def test_purge_wants_an_age_for_foreign_uploads(table: Table) -> None:
-    assert invoke("purge", table.root.url, "--foreign").exit_code == 2
+@pytest.mark.parametrize("command", ["purge", "maintain"])
+def test_age_and_foreign_uploads_want_each_other(table: Table, command: str) -> None:
+    """An age alone looked as if it spared all that is younger."""
+    assert invoke(command, table.root.url, "--foreign").exit_code == 2
+    said = invoke(command, table.root.url, "--older-than", "7d")
+    assert (said.exit_code, "--older-than is the age of foreign uploads" in said.output) == (
+        2,
+        True,
+    )
+
+
+@pytest.mark.parametrize("command", ["recover", "purge"])
+def test_catalog_that_is_none_is_refused_before_jobs_are_settled(
+    table: Table, command: str
+) -> None:
+    dead, _ = written(table, max_duration=1000.0)
+    given = ("--catalog", "nowhere", "--patience", "0", "--apply")
+    said = invoke(command, table.root.url, *given)
+    assert (said.exit_code, "names no table of a catalog" in said.stderr) == (Exit.REFUSED, True)
+    assert [it.job for it in table.open_jobs()] == [dead.job]
+
+
+class TestDestinationOfHadoopsCommitters:
+    """A directory that this package could take over."""
+
+    @pytest.fixture
+    def root(self, s3_bucket: Any) -> TableRoot:
+        """With a file that a run of theirs has committed."""
+        root, body = TableRoot(s3_bucket.name, "wh/magic"), io.BytesIO()
+        pq.write_table(pa.table({"value": [1, 2]}), body)
+        s3_bucket.put("wh/magic/day=1/part-0.parquet", body.getvalue())
+        Table(root.url).run(open_try(root, a_try(mode="replace", state=FAILED)))
+        return root
+
+    def test_rows_are_not_deleted_by_making_a_table_of_it(
+        self, root: TableRoot, s3_bucket: Any
+    ) -> None:
+        before = s3_bucket.keys("")
+        said = invoke("delete", root.url, "--where", "value = 1", "--apply")
+        assert said.exit_code == Exit.REFUSED
+        assert "those committers are refused. Nothing was changed" in said.stderr
+        assert s3_bucket.keys("") == before
+
+    @pytest.mark.parametrize("layout", [(), ("--layout", "delta")])
+    def test_it_is_not_adopted_while_a_job_has_not_ended(
+        self, root: TableRoot, s3_bucket: Any, layout: tuple[str, ...]
+    ) -> None:
+        """Its files would be counted that recovery takes back, or not those that it completes."""
+        job = MagicJob(Table(root.url).driver.perform, root).begin()
+        job.task(1)
+        said = invoke("adopt", root.url, *layout, "--apply")
+        assert said.exit_code == Exit.REFUSED
+        assert f"the job {job.uuid}, which has left magic files" in said.stderr
+        assert as_json("s3a-recover", root.url, "--dead", job.uuid, "--apply")
+        assert invoke("adopt", root.url, *layout, "--apply").exit_code == Exit.DONE
+
+    def test_it_is_not_adopted_while_a_run_is_at_work(self, root: TableRoot) -> None:
+        Table(root.url).run(open_try(root, a_try(OTHER, mode="replace")))
+        said = invoke("adopt", root.url, "--apply")
+        assert (said.exit_code, f"({OTHER}), which is at work" in said.stderr) == (2, True)
+
+
+def test_job_of_hadoops_committers_that_nobody_has_left_is_told(s3_bucket: Any) -> None:
+    """A slip in its UUID looked as if all were settled."""
+    root = TableRoot(s3_bucket.name, "wh/magic")
+    job = MagicJob(Table(root.url).driver.perform, root).begin()
+    job.task(1)
+    assert f"Nothing is left of {OTHER}." in invoke("s3a-recover", root.url, "--job", OTHER).stdout
+    both = invoke("s3a-recover", root.url, "--job", OTHER, "--job", job.uuid.upper(), "--json")
+    assert [it["job"] for it in json.loads(both.stdout)] == [job.uuid]
+    assert f"Nothing is left of {OTHER}." in both.stderr
 
 
 @pytest.mark.parametrize("command", ["recover", "purge"])
