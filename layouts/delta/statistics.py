@@ -18,7 +18,7 @@ others, nested         absent                            absent
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -55,9 +55,8 @@ def statistics_of(
         if name in unbounded or not valued or not all(it.has_min_max for it in valued):
             continue
         try:
-            low = _lower(min(it.min for it in valued))
-            high = _upper(max(it.max for it in valued))
-        except (OverflowError, ValueError):
+            low, high = _bounds(valued)
+        except (OverflowError, ValueError, NotImplementedError):
             continue  # A time that Python cannot hold, such as one of the year 10000.
         least |= {} if low is None else {name: low}
         greatest |= {} if high is None else {name: high}
@@ -68,6 +67,27 @@ def statistics_of(
         f'"nullCount":{_object(nulls)}',
     )
     return "{" + ",".join(members) + "}"
+
+
+def _bounds(groups: Sequence[pq.Statistics]) -> tuple[str | None, str | None]:
+    """The bounds of a column, of all row groups.
+
+    :raises NotImplementedError: this pyarrow does not tell them.
+    """
+    try:
+        return _lower(min(it.min for it in groups)), _upper(max(it.max for it in groups))
+    except NotImplementedError:
+        # An older pyarrow: those of decimals that are stored as whole numbers.
+        said = json.loads(groups[0].logical_type.to_json())
+        if said.get("Type") != "Decimal":
+            raise
+        least, most = min(it.min_raw for it in groups), max(it.max_raw for it in groups)
+        return _scaled(least, said["scale"]), _scaled(most, said["scale"])
+
+
+def _scaled(value: int, scale: int) -> str:
+    sign, digits, _ = Decimal(value).as_tuple()
+    return format(Decimal((sign, digits, -scale)), "f")
 
 
 def _object(literals: Mapping[str, str]) -> str:

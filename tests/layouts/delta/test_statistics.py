@@ -6,6 +6,7 @@ import io
 import json
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,50 @@ def test_decimal_keeps_every_digit() -> None:
     assert found["maxValues"]["c"] == value
     assert found["nullCount"] == {"c": 1}
     assert found["numRecords"] == 2
+
+
+class _OldStatistics:
+    """Of decimals that are stored as whole numbers, as an older pyarrow has them."""
+
+    has_null_count, null_count, num_values, has_min_max = True, 0, 1, True
+
+    def __init__(self, value: int, kind: dict[str, Any]) -> None:
+        self.min_raw = self.max_raw = value
+        self._kind = kind
+
+    @property
+    def min(self) -> Decimal:
+        raise pa.ArrowNotImplementedError("Cannot extract statistics for type")
+
+    max = min
+
+    @property
+    def logical_type(self) -> Any:
+        return SimpleNamespace(to_json=lambda: json.dumps(self._kind))
+
+
+def old_statistics(values: list[int], kind: dict[str, Any]) -> dict[str, Any]:
+    columns = [SimpleNamespace(statistics=_OldStatistics(value, kind)) for value in values]
+    groups = [SimpleNamespace(column=lambda _, it=it: it) for it in columns]
+    schema = SimpleNamespace(column=lambda _: SimpleNamespace(path="c"))
+    footer: Any = SimpleNamespace(
+        num_columns=1, num_rows=2, num_row_groups=len(groups), schema=schema
+    )
+    footer.row_group = groups.__getitem__
+    return json.loads(statistics_of(footer), parse_float=Decimal)
+
+
+def test_decimal_of_which_pyarrow_tells_the_whole_number_alone_keeps_every_digit() -> None:
+    kind = {"Type": "Decimal", "precision": 18, "scale": 17}
+    found = old_statistics([-1, 123456789012345678], kind)
+    assert found["minValues"]["c"] == Decimal("-0.00000000000000001")
+    assert found["maxValues"]["c"] == Decimal("1.23456789012345678")
+
+
+def test_type_of_which_pyarrow_tells_no_bounds_has_none() -> None:
+    found = old_statistics([1], {"Type": "Int"})
+    assert (found["minValues"], found["maxValues"]) == ({}, {})
+    assert found["nullCount"] == {"c": 0}
 
 
 @pytest.mark.parametrize("values", [[1.0, float("nan")], [1.0], [float("inf")], [-0.0]])
