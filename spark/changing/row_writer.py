@@ -17,6 +17,7 @@ from ...committer.errors import (
     InvalidInputError,
     SnapshotGoneError,
     TableNotFoundError,
+    ZeroRenameError,
 )
 from ...committer.format.handoff import Handoff
 from ...committer.format.job_spec import (
@@ -38,6 +39,7 @@ from ..pipes import pipes_session, report_commit
 from ..reading.table_reads import TableReads
 from ..saving.arrow_save import all_read, carry_out, delta_options
 from ..saving.planned_job import in_any_case, planned_job
+from ..saving.task_errors import error_of_task
 from ..startup.preflight import check_versions
 from ..types import spark_schema
 from ..worker import application_of
@@ -93,7 +95,9 @@ class RowWriter:
             except (CommitConflictError, SnapshotGoneError):
                 if attempt == attempts:
                     raise
-            except Exception:
+            except Exception as error:
+                if (refused := self._refused_value(error)) is not None:
+                    raise refused from error
                 # Of a file that a replace has removed Spark's own reader raises an error of its
                 # own.
                 if rows is None or attempt == attempts or not self.table.has_moved(rows.state):
@@ -102,6 +106,17 @@ class RowWriter:
                 if rows is not None:
                     rows.release()
         raise AssertionError("each attempt returns or raises")
+
+    def _refused_value(self, error: Exception) -> InvalidInputError | None:
+        """The error of a value that a query of Spark's has refused; ``None`` for all others."""
+        if isinstance(error, ZeroRenameError):
+            return None
+        url = self.table.root.url
+        told = error_of_task(error, url, "")
+        if not isinstance(told, InvalidInputError):
+            return None
+        told.table = told.table or url
+        return told
 
     def _earlier(self, policy: OnRepeat) -> str | None:
         """The job in which the run has done this before, where that policy says what follows."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...committer.errors import InvalidInputError
 from ...committer.format.schema.compatibility import find_column
+from .checked_cast import casts_in_silence, checked_cast, holds_all, refuse_loss_in_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -38,14 +39,19 @@ class ColumnExpressions:
     def cast(self, rows: DataFrame, name: str, text: str, wanted: DataType) -> Column:
         """Cast an expression over rows to a column's type, the fields of its structs by name.
 
-        :raises InvalidInputError: a struct in it has other fields than the column's.
+        :raises InvalidInputError: a struct in it has other fields than the column's; or parts of it
+            may not fit, and this session would not say so.
         """
         from pyspark.sql import functions as F
+        from pyspark.sql.types import ArrayType, MapType, StructType
 
-        value = F.expr(text)
-        if not _has_fields(wanted):
+        value, is_silent = F.expr(text), casts_in_silence(rows.sparkSession)
+        if not (is_silent or _has_fields(wanted)):
             return value.cast(wanted)
         given = rows.select(value.alias(name)).schema.fields[0].dataType
+        loses = is_silent and not holds_all(given, wanted)
+        if loses and not isinstance(wanted, ArrayType | MapType | StructType):
+            return checked_cast(text, name, self.argument, wanted)
         problems = self._differences(given, wanted, name)
         if problems:
             raise InvalidInputError(
@@ -55,6 +61,8 @@ class ColumnExpressions:
                 remedy="Name each field of a struct as the table does, such as "
                 "named_struct('a', …, 'b', …); their order is free.",
             )
+        if loses:
+            refuse_loss_in_parts(text, name, self.argument, given, self.url)
         if _in_place(given, wanted):
             return value.cast(wanted)
         # An array of one: what is named several times is computed once, be it rand() or a UDF.
