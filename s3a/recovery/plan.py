@@ -22,6 +22,7 @@ from ...committer.store.requests import Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.job_traces import DIRECTION_NAME, Marker, is_staged_name, read_marker
 from ..runs.ledger import find_try
 from ..runs.try_record import COMMITTED
+from .counted_files import counted_files
 from .ledgers import ledgers_of
 from .leftovers import Kind, LeftoverJob, NamedFile, Presence, look_at_files, unclaimed_files
 from .liveness import Action, JobLiveness, Judgement, RecoveryOptions
@@ -197,7 +198,23 @@ def plan_job(case: Case) -> Step[Case]:
         ledgers = ledgers_of(case.root, job)
         case = replace(case, newer=(yield from find_newer_run(ledgers, job, record)))
         action, reason = _choose(case)
+    written = case.keys(Presence.WRITTEN)
+    if action is Action.BACK and written and case.options.direction is None:
+        counted_there = yield from counted_files(ledgers_of(case.root, job), written)
+        if counted_there:
+            action, reason = Action.ASK, _counted(counted_there, reason)
     return replace(case, action=action, reason=reason)
+
+
+def _counted(keys: Sequence[str], reason: str) -> str:
+    """Why files are not taken away that a table of this package counts, and what to do."""
+    number = counted(len(keys), "of its files is", "of its files are")
+    return (
+        f"it would be rolled back ({reason}), but {number} counted by a table of this package "
+        f"that came since, such as {keys[0]!r}, and would be missing there. Load those partitions "
+        "again by an overwrite, which removes them, and recover then. To take them away all the "
+        "same, roll it back"
+    )
 
 
 def _is_reported(case: Case) -> Step[bool]:

@@ -12,7 +12,7 @@ from support import protocol
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World, a_try
 from zero_rename.committer import Mode
 from zero_rename.committer.format.job_spec import Owner
-from zero_rename.s3a.recovery.liveness import Action, RecoveryOptions
+from zero_rename.s3a.recovery.liveness import Action, JobLiveness, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 from zero_rename.s3a.runs.ledger import close_try, open_try
 from zero_rename.s3a.runs.try_record import (
@@ -231,6 +231,34 @@ class TestRunOfThisPackage:
     ) -> None:
         native.load("day=2", mode=Mode.REPLACE)
         assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
+
+    @pytest.mark.parametrize("apply", [False, True])
+    def test_files_that_the_table_counts_are_not_taken_away(
+        self, world: World, native: protocol.World, apply: bool
+    ) -> None:
+        """The next try was made with this package's committer: it took the day as it was, with the
+        file that the dead job had made visible."""
+        native.load("day=2")
+        record = a_try(owner=Owner("flights", "scheduled__2013-02-02", "load", -1, 1))
+        world.driver.run(open_try(ROOT, record))
+        job = world.job()
+        job.task(0, partitions=("day=1",))
+        job.task(1, partitions=("day=1",))
+        job.complete(job.files[0])
+        world.clock.advance(HOUR)
+        native.load("day=1")
+        assert job.files[0].key in {it.key for it in native.snapshot().files}
+        there = native.snapshot().files
+        options = RecoveryOptions(apply=apply, ask=lambda _: JobLiveness.SUPERSEDED)
+        (found,) = world.driver.run(recover_jobs(ROOT, options))
+        assert found.outcome is JobOutcome.NEEDS_DECISION
+        assert "1 of its files is counted by a table of this package" in found.reason
+        assert native.snapshot().files == there
+        assert len(world.store.upload_keys()) == 1
+        # Somebody who knows the load says so.
+        back = replace(options, apply=True, direction=Action.BACK)
+        (found,) = world.driver.run(recover_jobs(ROOT, back))
+        assert found.outcome is JobOutcome.ROLLED_BACK
 
     def test_job_is_rolled_forward_over_one_that_it_was_to_replace(
         self, world: World, native: protocol.World

@@ -1,0 +1,36 @@
+"""Files of a dead job that a table of this package counts by now.
+
+The first job of this package takes a directory as it is, with what a dead job of Hadoop's has made
+visible there. From then on the heads of partitions name these files: taken away, they would be
+missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ...committer.commit.snapshot import take_snapshot
+from ...committer.commit.state.context import Context
+from ...committer.format.layout import UNPARTITIONED, TableRoot
+from ...committer.store.listing import list_objects
+from ...committer.store.requests import Step
+
+
+def counted_files(roots: Sequence[TableRoot], keys: Collection[str]) -> Step[tuple[str, ...]]:
+    """Find the files among some keys that heads name: a LIST for each root, and a look at the
+    partitions that have a head.
+
+    :raises DamagedError: what names the files of one of these cannot be read.
+    """
+    found: set[str] = set()
+    for root in roots:
+        mine = [key for key in keys if key.startswith(f"{root.prefix}/")]
+        folders = {key.removeprefix(f"{root.prefix}/").rpartition("/")[0] for key in mine}
+        slots = {root.head_key(name or UNPARTITIONED): name or UNPARTITIONED for name in folders}
+        listing = yield from list_objects(
+            root.heads_prefix, wanted=lambda it, slots=slots: it.key in slots
+        )
+        if partitions := [slots[key] for key in listing.keys]:
+            state = yield from take_snapshot(Context(root), partitions)
+            found |= {it.key for it in state.files}.intersection(mine)
+    return tuple(sorted(found))
