@@ -19,10 +19,10 @@ from ...committer.format.records.codec import decode, encode
 from ...committer.format.records.marks import DEFAULTED
 from ...committer.store.conditional_put import NotWritten, Written, put_record
 from ...committer.store.requests import Delete, Found, Get, Put, Step, Unknown
+from ...committer.upkeep.counted_files import counted_files
 from ..hadoop.job_traces import DIRECTION_NAME, Marker, is_staged_name, read_marker
 from ..runs.ledger import find_try
 from ..runs.try_record import COMMITTED
-from .counted_files import counted_files
 from .ledgers import ledgers_of
 from .leftovers import Kind, LeftoverJob, NamedFile, Presence, look_at_files, unclaimed_files
 from .liveness import Action, JobLiveness, Judgement, RecoveryOptions

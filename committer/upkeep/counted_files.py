@@ -1,6 +1,6 @@
-"""Files of a dead job that a table of this package counts by now.
+"""Files that heads name, among those that another committer's dead job has made visible.
 
-The first job of this package takes a directory as it is, with what a dead job of Hadoop's has made
+The first job of this package takes a directory as it is, with what such a job has made
 visible there. From then on the heads of partitions name these files: taken away, they would be
 missing.
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ...committer.commit.snapshot import take_snapshot
-from ...committer.commit.state.context import Context
-from ...committer.format.layout import UNPARTITIONED, TableRoot
-from ...committer.store.listing import list_objects
-from ...committer.store.requests import Step
+from ..commit.snapshot import take_snapshot
+from ..commit.state.context import Context
+from ..format.layout import UNPARTITIONED, TableRoot
+from ..store.listing import list_objects
+from ..store.requests import Step
 
 
 def counted_files(roots: Sequence[TableRoot], keys: Collection[str]) -> Step[tuple[str, ...]]:
