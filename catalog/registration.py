@@ -6,7 +6,12 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from ..committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError
+from ..committer.errors import (
+    InvalidInputError,
+    TableNotFoundError,
+    ZeroRenameError,
+    without_secrets,
+)
 from ..committer.format.layout import TableRoot
 from ..committer.table import Table
 from ..tables import DeltaTable
@@ -120,14 +125,16 @@ def sync_after_commit(
     """
     try:
         return sync_catalog(table, catalog, **options)
-    except ZeroRenameError as error:
+    except Exception as error:  # Whatever it is, it must not make a commit look failed.
+        ours = isinstance(error, ZeroRenameError)
         root = table if isinstance(table, str) else table.root.url
         logger.warning(
             "%s: the job is committed, and %s was not told: %s. Finish it: %s",
             root,
             catalog,
-            error,
+            error if ours else f"{type(error).__name__}: {without_secrets(str(error))}",
             _finished_by(root, catalog),
+            exc_info=not ours,
         )
         return None
 

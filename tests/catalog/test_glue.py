@@ -290,6 +290,18 @@ class TestRefused:
 
 
 class TestFailures:
+    @pytest.mark.parametrize("error", [ValueError("Invalid endpoint: x"), KeyError("Table")])
+    def test_any_failure_after_a_commit_is_a_warning(
+        self, table: Table, url: str, error: Exception, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def fail() -> None:
+            raise error
+
+        assert sync_after_commit(table, url, connect=fail) is None
+        assert (
+            f"the job is committed, and {url} was not told: {type(error).__name__}" in caplog.text
+        )
+
     def test_one_after_a_commit_is_a_warning_with_the_way_to_finish_it(
         self, table: Table, glue: Any, url: str, s3_bucket: Bucket, caplog: Any
     ) -> None:
