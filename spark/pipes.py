@@ -86,10 +86,24 @@ def _told(error: TracebackException) -> Any:
 
 
 def report_commit(session: PipesContext, committed: Committed, is_asset: bool) -> None:
-    """Report a commit: all of it in a message of its own, and the asset's materialisation.
+    """Report a commit: all of it in a message of its own, and the asset's materialisation. What
+    cannot be reported is a warning: the job is committed, and its step reads that from the table.
 
     :param is_asset: the table is that of the step's one asset.
     """
+    try:
+        _report(session, committed, is_asset)
+    except Exception as error:
+        logger.warning(
+            "%s: job %s is committed, and could not be reported to Dagster: %s: %s",
+            committed.table,
+            committed.job,
+            type(error).__name__,
+            error,
+        )
+
+
+def _report(session: PipesContext, committed: Committed, is_asset: bool) -> None:
     from dagster_pipes import DagsterPipesError
 
     session.report_custom_message({MESSAGE: asdict(committed)})

@@ -64,6 +64,17 @@ def test_a_commit_is_told_whole_and_as_the_assets_materialisation(
     assert "zero_rename/rows" not in asset["metadata"]
 
 
+def test_commit_whose_report_has_nowhere_to_go_stays_a_commit(
+    table: Table, pipes: PipesRun, caplog: pytest.LogCaptureFixture
+) -> None:
+    session, committed = opened(), commit(table)
+    pipes.messages.unlink(missing_ok=True)
+    pipes.messages.mkdir()
+    report_commit(session, committed, is_asset=True)
+    assert f"job {committed.job} is committed, and could not be reported" in caplog.text
+    pipes.messages.rmdir()
+
+
 def test_one_partitions_numbers_are_the_materialisations(table: Table, pipes: PipesRun) -> None:
     commit(table)
     committed = one_day(table)
