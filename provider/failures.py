@@ -121,7 +121,7 @@ def explained(
     :raises AirflowException: any other failure that the application told.
     """
     # On use: DAG files are parsed by processes that submit nothing.
-    from ..orchestration.runs.outcomes import told_failure
+    from ..orchestration.runs.outcomes import committed_before, told_failure
 
     try:
         yield
@@ -130,11 +130,13 @@ def explained(
     except Exception as error:
         told = told_failure(table, run)
         if told is None:
-            said = last_words() if type(error) is AirflowException else None
-            if said is None:
+            if type(error) is not AirflowException:
                 raise
-            url = table.root.url
-            raise AirflowException(f"{said} [table {url}] The rest is in this log.") from error
+            said, stands = last_words(), committed_before(table, run)
+            if said is None and not stands:
+                raise
+            where = "" if said is None else f" [table {table.root.url}] The rest is in this log."
+            raise AirflowException(f"{said or error}{where}{stands}") from error
         raised = _as_raised(told, table, waits)
         if not isinstance(raised, AirflowSkipException):
             _log.error("%s", raised)

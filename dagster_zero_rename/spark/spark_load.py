@@ -39,6 +39,7 @@ from zero_rename.orchestration.runs.heartbeat import heartbeats, wait_for_living
 from zero_rename.orchestration.runs.newer_runs import refuse_superseded
 from zero_rename.orchestration.runs.outcomes import (
     check_partitions,
+    committed_before,
     in_words,
     log_what_is_left,
     nothing_committed,
@@ -320,6 +321,8 @@ class NativeLoad(SparkLoad):
                         yield
                 except Exception:
                     log_what_is_left(self.table, self.step)
+                    if stands := committed_before(self.table, self.step):
+                        self.step.step.log.warning(f"{self.table.root.url}:{stands}")
                     raise
         except DagsterExecutionInterruptedError:
             settle_killed(self.table, self.step)

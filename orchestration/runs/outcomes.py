@@ -195,6 +195,23 @@ def log_what_is_left(table: LoadedTable, run: LoadRun) -> None:
         _log.info("%s is left %s; the next try settles it", job.job, state)
 
 
+def committed_before(table: LoadedTable, run: LoadRun) -> str:
+    """Say that a try whose application failed has committed a job; empty: it has not, or that
+    cannot be read."""
+    try:
+        job = table.job_of_key(run.idempotency_key)
+        owner = None if job is None else table.owner_of(job)
+    except ZeroRenameError as error:
+        _log.warning("Whether this try has committed a job could not be read: %s", error)
+        return ""
+    if owner is None or not run.made(owner):
+        return ""
+    return (
+        f" Before it failed it had committed job {job}: these rows are in the table. The next try "
+        "reports that job, and submits nothing."
+    )
+
+
 def told_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
     """What the application of this try said of its failure; ``None`` where it said nothing, or
     that cannot be read."""

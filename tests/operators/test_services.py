@@ -181,9 +181,10 @@ class TestTries:
     def test_a_retry_reports_what_an_earlier_try_committed(self, service: Service) -> None:
         """The service says that it failed, after it had committed."""
         service.application.fails = RuntimeError("afterwards")
-        with pytest.raises(AirflowException, match=service.said):
+        with pytest.raises(AirflowException, match=service.said) as caught:
             run(service)
         report = run(service, 2)
+        assert f"it had committed job {report['job']}: these rows are" in str(caught.value)
         assert (report["repeated"], report["rows"]) == (True, 1)
         assert len(service.jobs) == 1
 

@@ -134,9 +134,10 @@ class TestTries:
         self, tables: Tables, spark: FakeSpark, capsys: pytest.CaptureFixture[str]
     ) -> None:
         spark.runs(FAILS_AFTERWARDS)
-        with pytest.raises(AirflowException, match="Error code is: 3"):
+        with pytest.raises(AirflowException, match="Error code is: 3") as caught:
             run(operator(tables, retries=2))
         job = tables.table().job_of_key(ONCE)
+        assert f"it had committed job {job}: these rows are in the table" in str(caught.value)
         report = run(operator(tables, retries=2), try_number=2)
         assert (report["job"], report["repeated"], report["rows"]) == (job, True, 1)
         assert len(spark.calls()) == 1
