@@ -196,7 +196,9 @@ def _spark_field(name: str, kind: pa.DataType) -> Any:
     from pyspark.sql.types import StructField
 
     try:
-        return StructField(name, from_arrow_type(seen_by_spark(kind)), True)
+        # Local times are instants to PySpark before 4.3, unless it is told otherwise.
+        seen = from_arrow_type(seen_by_spark(kind), prefer_timestamp_ntz=True)
+        return StructField(name, seen, True)
     except PySparkException as error:
         raise _no_type(name, str(kind)) from error
 

@@ -55,6 +55,24 @@ class TestOlderPySpark:
         assert arrow_schema(spark_schema(stored)).names == ["n", "at", "p"]
 
 
+def test_local_times_are_no_instants_where_pyspark_prefers_these(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As before 4.3."""
+    from pyspark.sql.pandas import types
+
+    newest: Any = types.from_arrow_type
+
+    def oldest(at: pa.DataType, prefer_timestamp_ntz: bool = False) -> Any:
+        return newest(at, prefer_timestamp_ntz=prefer_timestamp_ntz)
+
+    monkeypatch.setattr(types, "from_arrow_type", oldest)
+    local = pa.timestamp("us")
+    schema = pa.schema([("a", local), ("b", pa.list_(local)), ("c", pa.timestamp("us", "UTC"))])
+    kinds = "struct<a:timestamp_ntz,b:array<timestamp_ntz>,c:timestamp>"
+    assert spark_schema(schema).simpleString() == kinds
+
+
 class TestVoid:
     """Empty literals: Spark says of `array()` that its elements are of no type and never null."""
 

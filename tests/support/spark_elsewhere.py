@@ -25,7 +25,7 @@ WORKERS = (
 #: What differs by Spark's version: its types, how it repeats tasks and ends jobs, a whole pipeline.
 KEPT = (
     *("test_append_overwrite_and_named_partitions", "test_types", "test_the_flights_pipeline"),
-    "test_decimals_of_a_delta_table",
+    *("test_decimals_of_a_delta_table", "test_local_times_are_loaded_as_such"),
     *("test_a_retried_task_counts_once", "test_a_stage_that_is_run_again", "test_a_killed_worker"),
     *("test_an_error_of_ours_keeps_its_class", "test_a_job_group"),
     *("test_rows_of_a_partition_come_together", "test_a_frame_with_an_order_of_its_own"),

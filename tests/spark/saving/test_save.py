@@ -34,7 +34,7 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.format.job_spec import OnConflict
 from zero_rename.committer.write_job import WriteJob
-from zero_rename.spark import save
+from zero_rename.spark import load, save
 from zero_rename.spark.saving import spark_tasks, task_rows
 from zero_rename.tables import DeltaTable
 
@@ -212,6 +212,25 @@ def test_decimals_of_a_delta_table(spark: Any, url: str) -> None:
     ]
     assert {str(it["minValues"]["a"]) for it in bounds} <= {"-2.5", "1.5"}
     assert "0.000000000000000001" in {f"{it['maxValues'].get('b', 0):f}" for it in bounds}
+
+
+@pytest.mark.parametrize("layout", ["directory", "delta"])
+def test_local_times_are_loaded_as_such(spark: Any, url: str, layout: str) -> None:
+    """Also where no file tells Spark's type of them: of partitions, and of rows of Python."""
+    at, p = dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 1, 2)
+    data = pa.table({"n": [1], "at": [at], "p": [p]})
+    table = Table(url) if layout == "directory" else DeltaTable(url)
+    with table.job(data.schema, partition_by=["p"]) as job:
+        job.write(data)
+    save(
+        spark.sql("select 2 n, at, array(at) some, p from {t}", t=load(spark, url)),
+        url + "-2",
+        partition_by=["p"],
+        layout=layout,
+    )
+    assert load(spark, url).collect() == [(1, at, p)]
+    assert load(spark, url + "-2").select("at", "some", "p").collect() == [(at, [at], p)]
+    assert "p timestamp_ntz" in ", ".join(map(" ".join, load(spark, url + "-2").dtypes))
 
 
 def test_the_flights_pipeline(spark: Any, url: str, tmp_path: Path) -> None:
