@@ -12,17 +12,12 @@ from typing import TYPE_CHECKING, Any
 from ...committer.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column
     from pyspark.sql.types import DataType
 
 _VALUE = "zero_rename_value"
 #: Each holds every value of those before, digits of large numbers aside.
 _WIDER = ("tinyint", "smallint", "int", "bigint", "float", "double")
-
-
-def casts_in_silence(session: SparkSession) -> bool:
-    """Tell whether the session's cast makes another value of one that does not fit."""
-    return (session.conf.get("spark.sql.ansi.enabled", None) or "false").lower() != "true"
 
 
 def checked_cast(text: str, name: str, argument: str, wanted: DataType) -> Column:

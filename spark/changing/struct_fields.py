@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...committer.errors import InvalidInputError
 from ...committer.format.schema.compatibility import find_column
-from .checked_cast import casts_in_silence, checked_cast, holds_all, refuse_loss_in_parts
+from ..session_settings import is_ansi
+from .checked_cast import checked_cast, holds_all, refuse_loss_in_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -45,7 +46,7 @@ class ColumnExpressions:
         from pyspark.sql import functions as F
         from pyspark.sql.types import ArrayType, MapType, StructType
 
-        value, is_silent = F.expr(text), casts_in_silence(rows.sparkSession)
+        value, is_silent = F.expr(text), not is_ansi(rows.sparkSession)
         if not (is_silent or _has_fields(wanted)):
             return value.cast(wanted)
         given = rows.select(value.alias(name)).schema.fields[0].dataType

@@ -33,6 +33,7 @@ from ...committer.store.fast_root import is_fast
 from ...committer.table import Table
 from ...tables import DeltaTable
 from ...tables.table_at_root import find_at_root, open_at_root
+from ..session_settings import is_on
 from ..startup.preflight import warn_of_overwrites
 from ..types import spark_schema
 from ..worker import application_of
@@ -241,10 +242,7 @@ def _by_spark(
     if otherwise:
         why = f"it would take the letters in {otherwise} that are escaped as UTF-8 for others"
         return SessionStore(None, why, OURS)
-    if (
-        any(file.is_foreign for file in snapshot.files)
-        and spark.conf.get("spark.sql.caseSensitive", None) == "true"
-    ):
+    if any(file.is_foreign for file in snapshot.files) and is_on(spark, "spark.sql.caseSensitive"):
         why = "files of other programs may spell columns in another case, which it tells apart"
         return SessionStore(None, why, OURS)
     why_no_time = _why_no_time(spark, request)
@@ -283,7 +281,7 @@ def _why_no_time(spark: SparkSession, request: _ReadRequest) -> SessionStore | N
     column = next(named, None)
     if column is None:
         return None
-    if spark.conf.get(_TIME_TYPE, None) != "true":
+    if not is_on(spark, _TIME_TYPE):
         why = f"its reader takes no TIME, which is the type of the column {column}"
         return SessionStore(None, why, f'{OURS} Or call spark.conf.set("{_TIME_TYPE}", "true").')
     if any(file.is_foreign for file in request.snapshot.files):

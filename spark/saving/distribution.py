@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..reading.load import quoted
+from ..session_settings import is_on
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +48,7 @@ def distributed(
         return frame
     names = [quoted(name) for name in columns]
     session = frame.sparkSession
-    if session.conf.get("spark.sql.adaptive.enabled", "true") != "true":
+    if not is_on(session, "spark.sql.adaptive.enabled", default=True):
         # Spark has no rebalance then, as in the batches of a stream.
         return frame.repartition(*names) if names else frame
     hint = f"REBALANCE({', '.join(names)})" if names else "REBALANCE"

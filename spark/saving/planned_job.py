@@ -18,6 +18,7 @@ from ...tables import DeltaTable
 from ..options import WriterOptions
 from ..reading.predicate import named_partition, read_predicate, selected_partitions
 from ..reading.table_reads import TableReads
+from ..session_settings import is_on
 from ..types import table_schema
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def planned_job(
 
 def in_any_case(session: SparkSession) -> bool:
     """Whether columns are the table's whatever their case."""
-    return session.conf.get("spark.sql.caseSensitive", None) != "true"
+    return not is_on(session, "spark.sql.caseSensitive")
 
 
 def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> None:

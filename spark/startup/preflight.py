@@ -127,7 +127,7 @@ def warn_of_overwrites(session: SparkSession) -> None:
     protocol = session.conf.get(COMMIT_PROTOCOL_KEY, None)
     application = session.conf.get("spark.app.id", None)
     at_start = session.conf.get(f"spark.hadoop.{REJECT_KEY}", None)
-    rejects = session.conf.get(REJECT_KEY, at_start) == "true"
+    rejects = (session.conf.get(REJECT_KEY, at_start) or "").lower() == "true"
     if protocol != PATH_PROTOCOL or rejects or application in _warned:
         return
     _warned.add(application)

@@ -73,3 +73,10 @@ def test_value_that_fits_is_cast_where_spark_casts_in_silence(spark: Any, saved:
     assert held(spark, saved) == [(1, 7, Decimal("1.7"), day, [8, None])]
     update(saved, set={"q": "null", "price": "3", "day": "null"}, where="n = 1")
     assert held(spark, saved) == [(1, None, Decimal("3.0"), None, [8, None])]
+
+
+def test_ansi_session_by_default_casts_parts_as_spark_does(spark: Any, saved: str) -> None:
+    update(saved, set={"some": "array('8')"}, where="n = 1")
+    assert held(spark, saved)[0]["some"] == [8]
+    with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
+        update(saved, set={"some": "array('x')"}, where="n = 1")

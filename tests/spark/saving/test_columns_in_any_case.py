@@ -35,9 +35,10 @@ def test_new_columns_beside(spark: Any, url: str, frame: Any) -> None:
     assert found.where("more is not null").select("n", "p").collect() == [(4, "z")]
 
 
-def test_a_session_that_tells_them_apart(spark: Any, url: str, frame: Any) -> None:
+@pytest.mark.parametrize("on", ["true", "True"])
+def test_a_session_that_tells_them_apart(spark: Any, url: str, frame: Any, on: str) -> None:
     save(frame, url)
-    spark.conf.set("spark.sql.caseSensitive", "true")
+    spark.conf.set("spark.sql.caseSensitive", on)
     try:
         with pytest.raises(TableMismatchError, match=r"N is not in the table .is 'n' meant"):
             save(frame.toDF("N", "p"), url)
