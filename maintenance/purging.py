@@ -226,7 +226,11 @@ def purge_destination(
         done.jobs += map(_of_ours, settled)
         seen(purge_delta(delta, order.records_older_than, order.apply))
 
+    # Of a Delta table's jobs: what is done about a dead one is done before its uploads are seen.
+    would = {it.job: it.detail for it in done.jobs if it.outcome == Outcome.WOULD_ABORT}
+
     def swept(page: Sequence[SeenUpload]) -> None:
+        page = [_doomed(it, would) for it in page]
         mine = (it for it in page if not it.key.startswith(place.others))
         seen(it for it in mine if (it.key, it.upload_id) not in told)
 
@@ -242,6 +246,17 @@ def purge_destination(
         except FastRootGoneError as error:
             logger.warning("Uploads there were not purged: %s", error)
     return done
+
+
+def _doomed(it: SeenUpload, would: Mapping[str, str]) -> SeenUpload:
+    """Say of an upload whose job would be aborted that it would go, too.
+
+    :param would: why, by job.
+    """
+    if it.action is not PurgeAction.KEPT or it.job is None or it.job not in would:
+        return it
+    reason = f"of a job that would be aborted: {would[it.job]}"
+    return replace(it, action=PurgeAction.WOULD_ABORT, reason=reason)
 
 
 class _Spared:

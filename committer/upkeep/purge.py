@@ -15,7 +15,7 @@ from ..commit.state.decide import decide_abort, read_decision
 from ..commit.state.found_table import find_table
 from ..commit.state.heads import all_heads, list_heads_and_index, read_head, release_claim
 from ..commit.state.old_records import KEPT_FOR, find_old_records
-from ..commit.state.open_jobs import read_open
+from ..commit.state.open_jobs import list_open, read_open
 from ..commit.state.tolerance import or_damage, or_error
 from ..errors import DamagedError, InvalidInputError, StoreFullError
 from ..format.job_spec import Coordination
@@ -98,8 +98,11 @@ def purge(
     context, coordination = yield from known(context, (yield from find_table(context)))
     yield from _check_named(context, jobs)
     settle = _recovered if apply else _planned
+    # Those of a dead job go with it, and are told all the same.
+    before = (yield from list_uploads(context)) if apply and (yield from list_open(context)) else []
     recovered = yield from settle(context, coordination, patience, jobs)
     judged = yield from judge_uploads(context, Wanted(foreign_older_than, frozenset(jobs)))
+    judged = [doomed_with_job(it, recovered) for it in judged]
     judged = yield from spare_needed(judged, spared)
     held = yield from _held(judged)
     left: dict[ListedUpload, str] = {}
@@ -111,9 +114,41 @@ def purge(
             again = yield from _recovered(context, coordination, patience, ())
             settled = [it for it in recovered if it.outcome is not Outcome.FAILED]
             recovered = settled + again
-    entries = [_entry(it, apply, left.get(it.upload), held.get(it.upload)) for it in judged]
+    entries = _gone_with_jobs(before, judged, recovered)
+    entries += [_entry(it, apply, left.get(it.upload), held.get(it.upload)) for it in judged]
     entries += yield from _old_records(context, records_older_than, apply)
     return PurgeReport(tuple(entries), tuple(recovered))
+
+
+def doomed_with_job(it: Judged, planned: Sequence[Recovered]) -> Judged:
+    """Say of an upload whose job would be aborted that it would go, too."""
+    would = {one.job: one.detail for one in planned if one.outcome is Outcome.WOULD_ABORT}
+    if not it.is_open or it.job not in would:
+        return it
+    return replace(it, abort=True, reason=f"of a job that would be aborted: {would[it.job]}")
+
+
+def _gone_with_jobs(
+    before: Sequence[ListedUpload], judged: Sequence[Judged], recovered: Sequence[Recovered]
+) -> list[PurgeEntry]:
+    """Name the uploads that went with the jobs that were aborted.
+
+    :param before: what was listed before that; ``judged``: what was there after it.
+    """
+    there = {(it.upload.key, it.upload.upload_id) for it in judged}
+    gone = {one.job: one.detail for one in recovered if one.outcome is Outcome.ABORTED}
+    return [
+        PurgeEntry(
+            it.key,
+            it.upload_id,
+            job,
+            it.initiated,
+            PurgeAction.ABORTED,
+            f"of a job that was aborted: {gone[job]}",
+        )
+        for it in before
+        if (job := job_in_key(it.key)) in gone and (it.key, it.upload_id) not in there
+    ]
 
 
 def _check_named(context: Context, jobs: Collection[str]) -> Step[None]:

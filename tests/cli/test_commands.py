@@ -39,6 +39,7 @@ from zero_rename.committer.store.backoff import Backoff
 from zero_rename.committer.store.requests import AbortUpload, Put, Unknown
 from zero_rename.s3a.runs.ledger import open_try
 from zero_rename.s3a.runs.try_record import FAILED
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
@@ -177,7 +178,7 @@ def test_purge_refuses_a_job_that_nobody_knows(table: Table, s3_bucket: Any, job
     [
         ("recover", "--patience"),
         ("purge", "--patience"),
-        ("purge", "--older-than"),
+        ("purge --foreign", "--older-than"),
         ("purge", "--records-older-than"),
         ("doctor", "--max-duration"),
         ("lifecycle", "--max-duration"),
@@ -361,6 +362,32 @@ def test_maintain_with_json_tells_what_dead_drivers_left_on_disk(
     said = invoke("maintain", table.root.url, "--json", "--buffer-dir", str(tmp_path / "none"))
     assert json.loads(said.stdout)[0]["table"] == table.root.url
     assert "is no folder of this machine" in said.stderr
+
+
+@pytest.mark.parametrize("layout", ["directory", "delta"])
+def test_purge_tells_of_the_uploads_of_a_dead_job_alike_before_and_as_it_aborts_them(
+    s3_bucket: Any, layout: str
+) -> None:
+    url = f"s3://{s3_bucket.name}/wh/{layout}"
+    table = Table(url) if layout == "directory" else DeltaTable(url)
+    with table.job(DATA.schema, partition_by=["day"]) as job:
+        job.write(DATA)
+    if isinstance(table, Table):
+        written(table, max_duration=1000.0)
+    else:
+        dead = table.job(DATA.schema)
+        dead.__enter__()
+        key = f"wh/delta/data/{dead.job}/0.parquet"
+        s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)
+    left = as_json("purge", url)["entries"]
+    assert {it["action"] for it in left} == {"kept"}
+    planned = as_json("purge", url, "--patience", "0")["entries"]
+    done = as_json("purge", url, "--patience", "0", "--apply")["entries"]
+    assert [(it["key"], it["action"]) for it in planned] == [
+        (it["key"], "would-abort") for it in left
+    ]
+    assert [(it["key"], it["action"]) for it in done] == [(it["key"], "aborted") for it in left]
+    assert s3_bucket.uploads() == []
 
 
 @pytest.mark.parametrize("command", ["purge", "maintain"])

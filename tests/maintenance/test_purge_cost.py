@@ -55,8 +55,8 @@ def of_magic(table: Table) -> None:
         (foreign, {"Head": 12, "ListUploads": 32, "ListObjects": 74}, 386),
         (
             in_table,
-            {"Head": 12, "ListUploads": 21, "ListObjects": 47, "Get": 3, "ListParts": 100},
-            353,
+            {"Head": 12, "ListUploads": 21, "ListObjects": 48, "Get": 3, "ListParts": 100},
+            354,
         ),
         (beside_ledger, {"Head": 12, "ListUploads": 32, "ListObjects": 74, "Get": 22}, 408),
         # Each task's pending file is read.
