@@ -175,8 +175,9 @@ def refuse_rivals(
             said,
             table=table.root.url,
             job=mine.uuid,
-            remedy="Clear the task when that run has ended: it then loads on top of its rows. Or "
-            "wait for it longer, by wait_for_other_runs; or choose on_conflict='last_wins'.",
+            remedy="Load again when that run has ended, on top of its rows: clear Airflow's task, "
+            "or materialize Dagster's asset. Or wait for it longer, by wait_for_other_runs; or "
+            "choose on_conflict='last_wins'.",
         )
     raise OutcomeUnknownError(
         said,
