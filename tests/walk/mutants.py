@@ -149,7 +149,7 @@ MUTANTS = (
         "            if state.head.last_job != job:\n                return\n",
         "",
         ("append", "recover"),
-        9,
+        41,
     ),
     Mutant(
         "a claim does not finish what the job before has to remove",
@@ -387,6 +387,7 @@ DELTA = (
         "if found := {place: it for place, it in found.items() if place not in change.settles}:",
         "if False:",
         ("replace by rank", "append by rank"),
+        3,
     ),
     Mutant(
         "a run goes by what has replaced a partition, and not by what was added since",
@@ -394,6 +395,7 @@ DELTA = (
         "return self.newest if replaces else self.replaced",
         "return self.replaced",
         ("replace by rank", "append by rank"),
+        3,
     ),
     Mutant(
         "a run takes the place of one that is as new, and came since",
@@ -409,6 +411,7 @@ DELTA = (
         "removes=change.removes - stays,",
         "removes=change.removes,",
         ("append by rank", "replace"),
+        16,
     ),
     Mutant(
         "a compaction forgets how new the runs are",
@@ -416,6 +419,7 @@ DELTA = (
         "said[place] = before[place].after(rank, False)",
         "said[place] = NO_RANKS",
         ("replace by rank", "append", "compact"),
+        29,
     ),
     Mutant(
         "a partition without a file forgets how new the run was that has emptied it",
@@ -575,6 +579,7 @@ CARELESS = (
         "judge(change, before, entry)",
         "pass",
         ("append", "replace", "write over", "repair"),
+        4,
     ),
     Mutant(
         "a repair says that the job is another one",
@@ -582,6 +587,7 @@ CARELESS = (
         "run=runs[0].removeprefix(RUN) if runs else None,",
         "run=None,",
         ("append", "write over", "repair"),
+        8,
     ),
     Mutant(
         "purge deletes what a repair would commit again",
@@ -589,6 +595,7 @@ CARELESS = (
         "lost = {it.job for it in found if FENCE + it.job not in state.transactions}",
         "lost = set()",
         ("append", "write over", "purge", "repair"),
+        12,
     ),
 )
 
