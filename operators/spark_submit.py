@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -13,10 +15,14 @@ from ..committer.errors import InvalidInputError
 from ..orchestration.runs.arguments import Parser, read_flag, read_settings, read_text, read_words
 from ..orchestration.runs.heartbeat import heartbeats
 from ..orchestration.runs.outcomes import log_what_is_left
-from ..orchestration.submit.credentials import refuse_in_arguments, refuse_in_settings
+from ..orchestration.submit.credentials import (
+    looks_like_credential,
+    refuse_in_arguments,
+    refuse_in_settings,
+)
 from ..orchestration.submit.preflight import check_files
 from ..orchestration.submit.properties import private_folder
-from ..orchestration.submit.submission import Cluster, Submission, prepare
+from ..orchestration.submit.submission import Cluster, Submission, prepare, with_hidden
 from ..provider.failures import ended_for_good, explained, final_where_refused
 from ..provider.spark_hook import MaskingSparkSubmitHook, check_tracking, find_cluster
 from ..s3a.hadoop.settings import NATIVE, check_options
@@ -98,6 +104,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         self.ship_package: Any = ship_package
         self.pass_credentials = pass_credentials
         self._submission: Submission | None = None
+        self._folder: Path | None = None
         super().__init__(**kwargs)
         # SparkSubmitOperator's own way to find an application again would take a cleared task's for
         # this try's, and submit nothing. It was called reconnect_on_retry once.
@@ -196,6 +203,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
     ) -> Iterator[None]:
         self._check_files()
         with private_folder() as folder:
+            self._folder = folder
             self._submission = prepare(
                 self._cluster(),
                 folder,
@@ -230,10 +238,19 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         return cluster
 
     def _get_hook(self) -> SparkSubmitHook:
-        """The base class's hook, made into one that keeps secrets."""
+        """The base class's hook, made into one that keeps secrets: those, too, that the base class
+        has put among the settings, as it does with the key of OpenLineage's service."""
         assert self._submission is not None, "a hook is made within execute"
-        made = super()._get_hook()
-        return MaskingSparkSubmitHook.adopt(made, self._submission, self.conf or {})
+        assert self._folder is not None
+        made, conf = super()._get_hook(), self.conf or {}
+        hidden = {name: str(it) for name, it in conf.items() if looks_like_credential(name, it)}
+        if hidden:
+            conf = {name: it for name, it in conf.items() if name not in hidden}
+            folder = Path(mkdtemp(dir=self._folder))
+            self._submission = with_hidden(
+                self._submission, folder, hidden, conf=conf, env_vars=self.env_vars or {}
+            )
+        return MaskingSparkSubmitHook.adopt(made, self._submission, conf)
 
     def _last_words(self) -> str | None:
         hook = self._hook

@@ -22,8 +22,9 @@ _SHELL = re.compile(r'["$`\\]')
 REDACTION = "spark.redaction.regex"
 #: The setting that ``--py-files`` stands for; Spark drops it where there is that option.
 PY_FILES = "spark.submit.pyFiles"
-#: Spark's own pattern, and the underscores of AWS_ACCESS_KEY_ID, for its UI and event log.
-_REDACTION = "(?i)secret|password|token|access[._]?key"
+#: Spark's own pattern, the underscores of AWS_ACCESS_KEY_ID, and the key of OpenLineage's service,
+#: for its UI and event log.
+_REDACTION = "(?i)secret|password|token|access[._]?key|api[._]?key"
 
 
 @contextmanager
@@ -109,6 +110,8 @@ def cluster_settings(
 def redaction(theirs: str | None) -> str:
     """The pattern of what Spark's UI and event log hide: the user's, or Spark's own, and what
     hides the variables that carry credentials."""
+    if theirs and theirs.endswith(_REDACTION):
+        return theirs  # It hides them already.
     return f"(?:{theirs})|{_REDACTION}" if theirs else _REDACTION
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +153,35 @@ def prepare(
         properties_file = str(write_properties(folder, settings, base))
     kept = (*secret_values(credentials), *secrets)
     return Submission(process_env, py_files, properties_file, wins, kept)
+
+
+def with_hidden(
+    submission: Submission,
+    folder: Path,
+    settings: Mapping[str, str],
+    *,
+    conf: Mapping[str, Any],
+    env_vars: Mapping[str, Any],
+) -> Submission:
+    """Return a submission whose properties file has more settings, which are secrets: somebody else
+    has put them among those of the command line.
+
+    :param folder: a private one, without a properties file yet.
+    :param conf: the other settings of the command line, which win.
+    """
+    environ = {**os.environ, **{k: str(v) for k, v in env_vars.items()}, **submission.process_env}
+    given = submission.properties_file
+    base = Path(given) if given else default_properties(environ)
+    known = read_properties(base) if base is not None else {}
+    hides = redaction({**known, **conf, **submission.conf}.get(REDACTION))
+    file = write_properties(folder, {**settings, REDACTION: hides}, base)
+    wins = {REDACTION: hides} if REDACTION in {**conf, **submission.conf} else {}
+    return replace(
+        submission,
+        properties_file=str(file),
+        conf={**submission.conf, **wins},
+        secrets=(*submission.secrets, *settings.values()),
+    )
 
 
 def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:

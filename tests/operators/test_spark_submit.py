@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import time
 from datetime import UTC, datetime
@@ -529,6 +530,46 @@ class TestSecrets:
         given = {"AWS_SECRET_ACCESS_KEY": "abc123"}
         connect("spark_default", "spark", host="yarn")
         refused(spark, "env_vars", operator(tables, env_vars=given))
+
+    @pytest.mark.parametrize("master", ["local[2]", "yarn", "spark://master:7077"])
+    @pytest.mark.parametrize("own", [None, "spark.redaction.regex (?i)vault\nspark.x y\n"])
+    def test_that_the_base_operator_adds_go_into_the_properties_file(
+        self,
+        tables: Tables,
+        spark: FakeSpark,
+        connect: Connect,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        master: str,
+        own: str | None,
+    ) -> None:
+        """As it does with the key of OpenLineage's service, where Airflow is told to pass it on."""
+        key, plain = "spark.openlineage.transport.auth.apiKey", "spark.openlineage.transport.url"
+        added = {key: "abcdefgh12345", plain: "https://lineage.example"}
+        monkeypatch.setattr(
+            "airflow.providers.apache.spark.operators.spark_submit"
+            ".inject_transport_information_into_spark_properties",
+            lambda conf, context: {**conf, **added},
+        )
+        connect("spark_default", "spark", host=master)
+        given: dict[str, Any] = {"conf": {"spark.a": "b"}, "durable": False}
+        if own is not None:
+            (tmp_path / "own.conf").write_text(own)
+            given["properties_file"] = str(tmp_path / "own.conf")
+        task = operator(tables, openlineage_inject_transport_info=True, **given)
+        run(task)
+        (call,) = spark.calls()
+        assert added[key] not in " ".join(call["argv"]) + "".join(capsys.readouterr())
+        assert {"spark.a=b", f"{plain}={added[plain]}"} <= {*call["argv"]}
+        (file,) = (it for name, it in call["files"].items() if name.endswith("spark.properties"))
+        mode, text = file["mode"], file["text"]
+        assert mode == "0o600"
+        assert f"{key}={added[key]}" in text
+        assert ("spark.x y" in text) is (own is not None)
+        redacted = text.rpartition("spark.redaction.regex=")[2].splitlines()[0]
+        assert re.search(redacted.replace("(?i)", ""), key, re.IGNORECASE)
+        assert ("vault" in redacted) is (own is not None)
 
 
 class TestShipping:
