@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...committer.commit.snapshot import Snapshot
 from ...committer.errors import InvalidInputError
@@ -159,10 +159,32 @@ class _Edit:
             )
         return found
 
+    def _refuse_chance(self, rows: DataFrame, sets: Mapping[str, str], by: Sequence[str]) -> None:
+        """Refuse what may choose other rows, or partitions, each time that it is evaluated: it is
+        for the report, and again for the rows. Spark Connect does not tell.
+
+        :raises InvalidInputError: it names ``rand()`` or the like.
+        """
+        from pyspark.sql import functions as F
+
+        if not hasattr(rows, "_jdf"):
+            return
+        moves = {f"set[{name!r}]": text for name, text in sets.items() if name in by}
+        for name, text in ({"where": self.where} | moves).items():
+            plan: Any = rows.select(F.expr(text))
+            if not plan._jdf.queryExecution().analyzed().deterministic():
+                raise InvalidInputError(
+                    f"{name}={text[:200]!r} is not the same each time that it is evaluated, as "
+                    "with rand() or uuid(), and is evaluated more than once. Nothing was changed.",
+                    table=self.table.root.url,
+                    remedy="Write its values into a column first, and name that column.",
+                )
+
     def _classified(self, state: Snapshot, sets: Mapping[str, str]) -> DataFrame:
         from pyspark.sql import functions as F
 
         rows = state_frame(self.session, self.table, state)
+        self._refuse_chance(rows, sets, state.partition_by)
         fits = F.coalesce(F.expr(self.where), F.lit(False))
         types, by = spark_schema(state.schema), state.partition_by
         expressions = ColumnExpressions("set", self.any_case, self.table.root.url)

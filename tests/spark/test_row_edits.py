@@ -55,6 +55,20 @@ def test_an_update_changes_the_rows_that_it_changes(url):
     assert Table(url).scan(["p=__HIVE_DEFAULT_PARTITION__"]).count() == 2
 
 
+def test_condition_of_chance_is_refused_and_a_value_of_chance_is_set(url):
+    """A condition is evaluated for the report, and again for the rows."""
+    before = held(url)
+    for change in (partial(update, set={"v": "0"}), delete):
+        with pytest.raises(InvalidInputError, match=r"where='rand\(\) < 0.5' is not the same each"):
+            change(url, where="rand() < 0.5")
+    with pytest.raises(InvalidInputError, match=r"set\['p'\]='uuid\(\)' is not the same each"):
+        update(url, set={"P": "uuid()"}, where="k = 1")
+    assert held(url) == before
+    done = update(url, set={"v": "cast(rand() * 9 as bigint) + 100"}, where="k < 3")
+    assert done.rows.updated == 2
+    assert all(100 <= v < 110 for k, v, _ in held(url) if k < 3)
+
+
 def test_a_table_without_partitions(spark, s3_bucket):
     url = f"s3://{s3_bucket.name}/lake/flat"
     put(url, (1, 10, "x"), (2, 20, "y"), by=())
