@@ -20,6 +20,7 @@ from ...committer.store.s3_urls import SCHEME
 from ...orchestration.runs.arguments import Parser, read_flag, read_text
 from ...orchestration.runs.heartbeat import heartbeats
 from ...orchestration.runs.outcomes import log_what_is_left, settle_killed
+from ...orchestration.submit.credentials import looks_like_credential
 from ...orchestration.submit.job_mark import JobMark, MarkedJob
 from ...orchestration.submit.package_file import build_zip, put_once
 from ...orchestration.submit.service_words import refuse_in_request
@@ -327,6 +328,30 @@ class ServiceLoadOperator(LoadOperator):
         self._resume = {"earlier": load.earlier}
         with self._watched(load.table, load.run):
             self._execute_parent(context)
+
+    def _execute_parent(self, context: Context) -> Any:
+        self._keep_lineage_keys(context)
+        return super()._execute_parent(context)
+
+    def _keep_lineage_keys(self, context: Context) -> None:
+        """Let the operator that submits put no key of OpenLineage's service into its request, where
+        Airflow is told to pass on how its own events are sent (``spark_inject_transport_info``)."""
+        operator: Any = self
+        if not getattr(operator, "openlineage_inject_transport_info", False):
+            return
+        # On use: DAG files are parsed by processes that submit nothing.
+        from airflow.providers.common.compat.openlineage.utils import spark
+
+        passed = spark.inject_transport_information_into_spark_properties({}, context)
+        keys = sorted(name for name, value in passed.items() if looks_like_credential(name, value))
+        if not keys:
+            return
+        operator.openlineage_inject_transport_info = False
+        self.log.warning(
+            "The service would keep and show %s, which is a credential. So the job is not told "
+            "where OpenLineage's events go; give its image or its cluster these settings.",
+            ", ".join(keys),
+        )
 
     def _prepare(self, load: TableLoad, settings: Mapping[str, str]) -> None:
         """Put the package in its place, and complete what the service is asked to run."""

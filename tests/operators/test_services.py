@@ -176,6 +176,39 @@ def test_a_key_of_its_connections_is_refused_whatever_its_name(
     assert service.jobs == []
 
 
+#: Where the amazon provider puts what it passes on of OpenLineage, by its module.
+_INJECTORS = {
+    "EmrServerless": ("emr", "emr_serverless_properties"),
+    "EmrContainers": ("emr", "emr_serverless_properties"),
+    "Glue": ("glue", "glue_arguments"),
+}
+
+
+@pytest.mark.parametrize("service", _INJECTORS, indirect=True)
+@pytest.mark.parametrize("has_key", [True, False])
+def test_key_of_lineage_s_service_is_in_no_request(
+    service: Service,
+    has_key: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from airflow.providers.common.compat.openlineage.utils import spark
+
+    transport = {"spark.openlineage.transport.url": "https://lineage.example"}
+    transport |= {"spark.openlineage.transport.auth.apiKey": "abcdefgh12345"} if has_key else {}
+    asked = list[object]()
+    name = "inject_transport_information_into"
+    monkeypatch.setattr(spark, f"{name}_spark_properties", lambda given, context: transport)
+    module, form = _INJECTORS[type(service).__name__]
+    monkeypatch.setattr(
+        f"airflow.providers.amazon.aws.operators.{module}.{name}_{form}",
+        lambda given, context: asked.append(given) or given,
+    )
+    assert run(service, openlineage_inject_transport_info=True)["rows"] == 1
+    assert len(asked) == (not has_key)
+    assert ("transport.auth.apiKey, which is a credential" in capsys.readouterr().out) is has_key
+
+
 class TestTries:
     @pytest.mark.parametrize("service", ["EmrServerless", "Glue"], indirect=True)
     def test_a_retry_reports_what_an_earlier_try_committed(self, service: Service) -> None:
