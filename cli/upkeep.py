@@ -208,7 +208,7 @@ def _looked_after(path: str, order: PurgeOrder) -> list[Upkeep]:
     try:
         places = _places(path)
     except ZeroRenameError as error:
-        return [Upkeep(path, kind="unknown", person=[str(error)])]
+        return [Upkeep.of_unseen(path, error)]
     done = [look_after(Table(place.root.url), place, order) for place in places]
     return [it for it in done if not it.is_empty_rest]
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import dagster as dg
 
-from zero_rename.committer.errors import counted, escaped
+from zero_rename.committer.errors import ZeroRenameError, counted, escaped
 from zero_rename.committer.format.job_spec import choice
 from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction, Checkpointed, CheckpointOrder
 from zero_rename.lineage import risks_of
 from zero_rename.maintenance.conflicts import ConflictOrder
 from zero_rename.maintenance.delta import why_left
-from zero_rename.maintenance.destinations import Destination, destinations_in
+from zero_rename.maintenance.destinations import NOTHING, Destination, destinations_in
 from zero_rename.maintenance.purging import PurgeOrder
 from zero_rename.maintenance.residue import find_residue
 from zero_rename.maintenance.upkeep import Upkeep, as_markdown, look_after
@@ -95,14 +95,14 @@ def maintenance_job(
     @dg.op(name=f"{name}_of_tables", required_resource_keys={resource_key})
     def maintain(context) -> None:
         resource = getattr(context.resources, resource_key)
+        done: list[Upkeep] = []
         with final_failures(context):
-            found = _destinations(resource, tables)
+            found = _destinations(resource, tables, done)
             registration = resource.registration(catalog)
             if registration is not None:
                 check_catalog_of(registration.catalog, sum(map(_is_registered, found)))
         register = registration.sync if registration is not None and apply else None
         decided = about_conflicts and replace(about_conflicts, owner=owner_of(context))
-        done = []
         for place in found:
             table = resource.table(place.root.url)
             try:
@@ -114,9 +114,12 @@ def maintenance_job(
                 # The others are looked after; this one is for who mends the program.
                 context.log.exception(table.root.url)
                 it = Upkeep(table.root.url, person=[f"{type(error).__name__}: {error}"])
-            if it.is_empty_rest:
-                continue
-            done.append(it)
+            if not it.is_empty_rest:
+                done.append(it)
+        for name, slip in _slips(resource, tables, done).items():
+            done.append(Upkeep(slip, kind="directory", notes=[NOTHING]))
+            context.log.warning(f"{name}: {NOTHING}")
+        for it in done:
             for title in ("person", "again", "notes"):
                 for line in getattr(it, title):
                     context.log.info(f"{it.table}, {title}: {line}")
@@ -236,11 +239,36 @@ def _opened(resource: ZeroRenameResource, tables: Sequence[str] | None) -> list[
     return [resource.table(it) for it in tables]
 
 
-def _destinations(resource: ZeroRenameResource, tables: Sequence[str] | None) -> list[Destination]:
+def _destinations(
+    resource: ZeroRenameResource, tables: Sequence[str] | None, failed: list[Upkeep]
+) -> list[Destination]:
+    """Tell what is to be looked after.
+
+    :param failed: gets what is to be said of a table that cannot be looked at: it does not keep
+        the others from being looked after.
+    """
     if tables is None:
         return resource.destinations()
-    named = [resource.table(it) for it in tables]
-    return [place for table in named for place in table.run(destinations_in(table.root))]
+    found: list[Destination] = []
+    for table in [resource.table(it) for it in tables]:
+        try:
+            found += table.run(destinations_in(table.root))
+        except ZeroRenameError as error:
+            failed.append(Upkeep.of_unseen(table.root.url, error))
+    return found
+
+
+def _slips(
+    resource: ZeroRenameResource, tables: Sequence[str] | None, done: Sequence[Upkeep]
+) -> dict[str, str]:
+    """Return the names, and URLs, at which there was nothing: by a slip in one, nobody would ever
+    look after the table that is meant."""
+    urls = {name: resource.table(name).root.url for name in tables or ()}
+    return {
+        name: url
+        for name, url in urls.items()
+        if not any(f"{it.table}/".startswith(f"{url}/") for it in done)
+    }
 
 
 def _is_registered(place: Destination) -> bool:

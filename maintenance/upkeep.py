@@ -65,6 +65,14 @@ class Upkeep:
     notes: list[str] = field(default_factory=list)
     settled: list[SettledJob] = field(default_factory=list, repr=False)
 
+    @staticmethod
+    def of_unseen(table: str, error: ZeroRenameError) -> Upkeep:
+        """Tell of a destination at which nobody could look."""
+        done = Upkeep(table, kind="unknown")
+        with done.step():
+            raise error
+        return done
+
     @property
     def is_empty_rest(self) -> bool:
         """Whether it is a directory in which nothing is to be looked after."""
@@ -143,13 +151,14 @@ def _settle_conflicts(
 def _tend(table: Table, apply: bool, done: Upkeep, register: Register | None) -> None:
     with done.step():
         done.catalog = {} if register is None else register(table)
-    with done.step():
+    # Where its first job has not committed, no table is there.
+    with done.step(), suppress(TableNotFoundError):
         _gc(table, done, apply)
-    with done.step():
+    with done.step(), suppress(TableNotFoundError):
         if apply and not table.write_index():
             why = "the index was not written: another process did, or the store refused"
             done.notes.append(why)
-    with done.step():
+    with done.step(), suppress(TableNotFoundError):
         _verify(table, done)
 
 

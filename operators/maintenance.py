@@ -554,6 +554,8 @@ class MaintainTablesOperator(_Purging):
             if places is None and all(it.is_empty_rest for it in found):
                 # Its name may be a slip, by which nobody would ever look after the table.
                 found[-1].notes.append(NOTHING)
+        except ZeroRenameError as error:
+            found.append(Upkeep.of_unseen(named.root.url, error))
         except Exception as error:
             # The others are looked after; this one is for who mends the program.
             self.log.exception("%s", named.root.url)

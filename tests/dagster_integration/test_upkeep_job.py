@@ -169,6 +169,30 @@ def test_a_run_fails_where_a_person_is_needed(zero: ZeroRenameResource, s3_bucke
     assert file.key in failure.metadata["report"].value
 
 
+def test_table_that_cannot_be_looked_at_does_not_keep_others_from_maintenance(
+    zero: ZeroRenameResource,
+) -> None:
+    abandoned(zero, "ours")
+    names = ["s3://nobody-has-this-bucket/wh/flights", "ours"]
+    job = maintenance_job(tables=names, apply=True, patience=dt.timedelta(0))
+    result = job.execute_in_process(resources={"zero_rename": zero}, raise_on_error=False)
+    assert not result.success
+    assert zero.table("ours").open_jobs() == []
+    [failure] = [it.step_failure_data for it in result.all_node_events if it.is_step_failure]
+    assert failure.user_failure_data is not None
+    said = failure.user_failure_data.description
+    assert said is not None
+    assert said.startswith("A person is needed. s3://nobody-has-this-bucket/wh/flights: ")
+
+
+def test_slip_in_a_name_is_a_note(zero: ZeroRenameResource) -> None:
+    abandoned(zero, "ours")
+    job = maintenance_job(tables=["ours", "our"])
+    page = report(job.execute_in_process(resources={"zero_rename": zero}))
+    assert f"* `{zero.table_root}/our`: There is no table" in page
+    assert f"* `{zero.table_root}/ours`: There is no table" not in page
+
+
 @pytest.mark.usefixtures("s3_server")
 def test_tables_are_registered(zero: ZeroRenameResource, bucket: str) -> None:
     for name in ("a", "b/c"):

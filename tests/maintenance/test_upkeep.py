@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zero_rename.committer import GcReport, Table
+from zero_rename.committer import GcReport, JobSpec, Table
 from zero_rename.maintenance.destinations import Destination
 from zero_rename.maintenance.purging import PurgeOrder
 from zero_rename.maintenance.upkeep import as_markdown, look_after
@@ -35,3 +35,14 @@ def test_old_records_are_made_small_and_the_index_says_so(s3_bucket: Any) -> Non
     assert sum(file.rows for file in table.snapshot().files) == 3
     parts = [key for key in s3_bucket.keys("flights/_zero_rename/index/")]
     assert len(parts) == 1
+
+
+def test_first_job_that_died_is_settled_and_no_table_is_missed(s3_bucket: Any) -> None:
+    table = Table(f"s3://{s3_bucket.name}/flights")
+    dead = table.open_job(JobSpec(DATA.schema, max_duration=1000.0))
+    place = Destination(table.root, is_table=True)
+    for apply in (False, True):
+        done = look_after(table, place, PurgeOrder(apply=apply, patience=0.0))
+        assert done.jobs == {"aborted" if apply else "would-abort": 1}
+        assert (done.person, done.again, done.notes) == ([], [], [])
+    assert table.is_closed(dead.job)

@@ -12,9 +12,12 @@ from botocore.exceptions import ClientError
 
 from support.airflow import Connect, Tables, run_task, task_context
 from zero_rename.catalog.glue import GlueCatalog
+from zero_rename.committer.errors import StoreUnreachableError
+from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.requests import AbortUpload, ListUploads, Unknown
 from zero_rename.committer.upkeep.tables_below import tables_below
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
+from zero_rename.maintenance import destinations
 from zero_rename.operators.maintenance import MaintainTablesOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.tables import DeltaTable
@@ -242,3 +245,24 @@ def test_what_goes_into_xcom_is_bounded(tables: Tables, connection: str) -> None
     assert only["findings"] == {"unnamed": 40}
     assert len(only["notes"]) == 20
     assert only["left_off"]["notes"] == 20
+
+
+def test_table_at_which_the_store_does_not_answer_is_tried_again(
+    tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the others are looked after."""
+
+    def unanswered(root: TableRoot) -> Any:
+        if root.prefix.endswith("/silent"):
+            raise StoreUnreachableError("The store did not answer.", table=root.url)
+        return (yield from destinations_in(root))
+
+    destinations_in = destinations.destinations_in
+    monkeypatch.setattr(destinations, "destinations_in", unanswered)
+    dead = tables.undecided(2)
+    report = run(connection, tables=["silent", "flights"], patience=0)
+    silent, flights = report["tables"]
+    assert (silent["kind"], report["person"], report["again"]) == ("unknown", 0, 1)
+    assert silent["again"][0].startswith("The store did not answer.")
+    assert (flights["kind"], flights["jobs"]) == ("table", {"aborted": 1})
+    assert tables.table().is_closed(dead)

@@ -79,6 +79,15 @@ def test_job_of_a_try_beside_a_partitions_folder_lives_where_the_table_is_named(
     assert (found.state, found.outcome) == (JobLiveness.LIVE, JobOutcome.LEFT)
 
 
+def test_jobs_of_tries_beside_their_tables_live_where_the_folder_above_is_named(
+    world: World,
+) -> None:
+    begun(world)
+    on_record(world)
+    found = recover(world, TableRoot("bucket", "wh"))
+    assert (found.state, found.outcome) == (JobLiveness.LIVE, JobOutcome.LEFT)
+
+
 def test_staging_job_of_a_try_beside_a_partitions_folder_lives_where_the_table_is_named(
     world: World, tmp_path: Path
 ) -> None:
