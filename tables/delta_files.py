@@ -20,6 +20,7 @@ from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..layouts.delta.partition_text import partition_text, written_text
 from ..log.actions import AddFile, RemoveFile
+from ..log.copies import source_of
 from ..log.partitions import Partition
 from ..log.replay import LogState
 from ..log.scope import Scope
@@ -186,7 +187,19 @@ def data_file(layout: DeltaLayout, state: LogState, add: AddFile, partition: str
         content=content if job and is_content(content) else "",
         may_lack=True,
         statistics=add.statistics or "",
+        same_as=_source_key(layout, state, add),
     )
+
+
+def _source_key(layout: DeltaLayout, state: LogState, add: AddFile) -> str:
+    """The key of the file that a checkpoint has copied; empty: it is no copy."""
+    source = source_of(add)
+    if source == add.path:
+        return ""
+    try:
+        return layout.key_of(source, state)
+    except RecordDamagedError:
+        return ""  # Another engine has taken its root off the record; nobody opens it.
 
 
 def snapshot_of(

@@ -12,7 +12,7 @@ from conftest import Bucket
 
 from support.command_line import invoke
 from zero_rename import Table
-from zero_rename.committer import FileOptions, Owner, StoreRefusedError, TableNotFoundError
+from zero_rename.committer import Content, FileOptions, Owner, StoreRefusedError, TableNotFoundError
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import LineageState as State
 from zero_rename.lineage import look_up, plan
@@ -97,6 +97,32 @@ def test_input_that_was_deleted_and_made_anew_is_held_by_its_rows(
         lake.daily = type(lake.daily)(lake.daily.root.url)
         load(x)
         assert lake.states(lake.weekly) == {"week=0": state}
+
+
+@pytest.mark.parametrize("content", Content)
+@pytest.mark.parametrize("moves_on", [False, True])
+def test_checkpoint_of_an_input_makes_nothing_stale(
+    content: Content, moves_on: bool, s3_bucket: Bucket
+) -> None:
+    """Its files are the same bytes elsewhere, also where the table has another root by then."""
+    lake = DeltaLake(s3_bucket, content=content)
+    root = f"s3://{s3_bucket.name}/fast"
+    lake.load(0, data_root=root)
+    lake.load(1)
+    lake.week(0)
+    before = look_up([lake.weekly.root.url]).partitions()
+    if moves_on:
+        lake.daily.set_data_root(None, apply=True)
+    assert len(lake.daily.checkpoint(apply=True)) == 2
+    assert lake.daily.not_durable() == []
+    forget_reads()
+    assert look_up([lake.weekly.root.url]).partitions() == before
+    assert before[0].state is State.FRESH
+    # And a week that has read the copies is fresh, whatever was read before.
+    lake.week(0)
+    assert lake.states(lake.weekly) == {"week=0": State.FRESH}
+    lake.load(1, x=5)
+    assert lake.states(lake.weekly) == {"week=0": State.STALE}
 
 
 @pytest.mark.parametrize("kind", [Table, DeltaTable])

@@ -33,6 +33,7 @@ class DataFile:
         nothing is known.
     :param content: empty where its job did not count by rows.
     :param statistics: the same as a Delta log states it, as JSON (:mod:`.log_bounds`).
+    :param same_as: key of the file that it is a copy of, with its bytes; empty: of none.
     :param may_lack: it may lack columns, and fields inside of them, that may be null: they are. So
         the files of a log, to which any engine may add columns.
     """
@@ -47,6 +48,7 @@ class DataFile:
     content: Content = ""
     may_lack: Annotated[bool, LEFT_OUT] = False
     statistics: Annotated[str, LEFT_OUT] = ""
+    same_as: Annotated[str, LEFT_OUT] = ""
 
     @property
     def is_foreign(self) -> bool:

@@ -31,7 +31,7 @@ def content_of(files: Collection[DataFile]) -> str:
         total = sum(int(file.content, 16) for file in files) % _MODULUS
         return f"rows:{sum(file.rows for file in files)}:{total:016x}"
     # Foreign files have no checksum: their names and sizes are all that is known without reading.
-    lines = sorted(file.checksum or f"{file.size} {file.key}" for file in files)
+    lines = sorted(file.checksum or f"{file.size} {file.same_as or file.key}" for file in files)
     return f"bytes:{_digest(lines)}"
 
 
