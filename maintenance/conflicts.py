@@ -77,7 +77,8 @@ class ConflictOrder:
 def find_at(
     table: Table, place: Destination, seconds: float | None = None, remember: bool = True
 ) -> list[ConflictReport]:
-    """Find the conflicts at a destination: where one committer took over from another, of both.
+    """Find the conflicts at a destination: where one committer took over from another, of both. A
+    table whose writers do not notice each other is noted.
 
     :param table: opened at the destination's root, whatever lies there.
     :param seconds: look back so far; ``None``: since the last look.
@@ -85,7 +86,13 @@ def find_at(
     """
     found = []
     if place.is_table:
-        found.append(table.conflicts(seconds, remember))
+        try:
+            found.append(table.conflicts(seconds, remember))
+        except TableNotFoundError:
+            pass  # Its first job has not committed.
+        except InvalidInputError as error:  # Of coordination none.
+            notes = (error.message,)
+            found.append(ConflictReport(table.root.url, "", (), 0.0, 0.0, notes=notes))
     if place.is_s3a:
         found.append(table.run(find_s3a_conflicts(table.root, seconds, remember)))
     if place.is_delta:

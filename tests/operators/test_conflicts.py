@@ -128,6 +128,28 @@ class TestFind:
         with pytest.raises(AirflowFailException, match="coordination"):
             find(connection, tables="flights")
 
+    def test_table_that_knows_no_conflicts_is_noted_where_all_are_looked_at(
+        self, tables: Tables, connection: str
+    ) -> None:
+        """Each nightly look failed for one table whose writers do not notice each other, or whose
+        first job was at work."""
+        late_backfill(tables)
+        tables.load(1, name="alone", coordination="none")
+        tables.undecided(1, name="first")
+        report, _ = find(connection)
+        alone, flights = report["tables"]
+        assert (alone["table"], alone["conflicts"]) == (tables.url("alone"), [])
+        assert "coordination=none" in alone["notes"][0]
+        assert (flights["table"], report["unresolved"]) == (tables.url(), 1)
+        task = MaintainTablesOperator(
+            task_id="maintain", zero_rename_conn_id=connection, conflicts="report"
+        )
+        context = task_context(task)
+        context["ti"].xcom_push = lambda key, value: None
+        done = {it["table"]: it for it in run_task(task, context)["tables"]}
+        assert all(it["person"] == it["again"] == [] for it in done.values())
+        assert any("coordination=none" in note for note in done[tables.url("alone")]["notes"])
+
     @pytest.mark.parametrize("named", [{}, {"tables": ["damaged", "flights"]}], ids=["all", "two"])
     def test_table_that_cannot_be_looked_at_does_not_hide_the_conflicts_of_others(
         self, tables: Tables, connection: str, named: dict[str, Any]
