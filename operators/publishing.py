@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 from ..committer.errors import JobFencedError
 from ..orchestration.runs.arguments import Parser, read_flag, read_text
 from ..orchestration.runs.reports import commit_report, summary
-from ..orchestration.table_names import check_table_name
+from ..orchestration.table_names import check_catalog, check_table_name
 from ..orchestration.templates import is_known
 from ..provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
 from ..provider.failures import ended_for_good, final_where_refused
@@ -32,14 +32,18 @@ class PublishLoadOperator(TaskArguments, BaseOperator):
     :param table: the table, whole or below the connection's table root. (templated)
     :param job: the job's id, as the load returns it: ``{{ ti.xcom_pull('load')['job'] }}``.
         (templated)
+    :param catalog: where the table is registered once the job is published: the load could not tell
+        the columns that its job brings. As of :class:`.loading.load.LoadOperator`. (templated)
     :param asset_partitions: as of :class:`.loading.load.LoadOperator`. (templated)
     :param outlets: as there.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
-    template_fields: Sequence[str] = ("table", "job", "asset_partitions", "zero_rename_conn_id")
+    template_fields: Sequence[str] = (
+        *("table", "job", "catalog", "asset_partitions", "zero_rename_conn_id"),
+    )
     parsers: ClassVar[Mapping[str, Parser]] = {
-        **dict.fromkeys(("table", "job", "zero_rename_conn_id"), read_text),
+        **dict.fromkeys(("table", "job", "catalog", "zero_rename_conn_id"), read_text),
         "asset_partitions": read_flag,
     }
     ui_color = "#e6f2ec"
@@ -49,6 +53,7 @@ class PublishLoadOperator(TaskArguments, BaseOperator):
         *,
         table: str,
         job: str,
+        catalog: str | None = None,
         asset_partitions: bool | str | None = None,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         outlets: Any = UnsaidOutlets(),  # noqa: B008 - never changed
@@ -59,11 +64,14 @@ class PublishLoadOperator(TaskArguments, BaseOperator):
         super().__init__(outlets=outlets, **kwargs)
         self.table = table
         self.job = job
+        self.catalog = catalog
         self.asset_partitions: Any = asset_partitions
         self.zero_rename_conn_id = zero_rename_conn_id
         self.note_arguments()
         if is_known(table) or not table:
             check_table_name(table)
+        if catalog and is_known(catalog):
+            check_catalog(catalog)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish the job, and tell the outlets.
@@ -72,7 +80,10 @@ class PublishLoadOperator(TaskArguments, BaseOperator):
         """
         with final_where_refused(), ended_for_good():
             self.read_arguments()
-            table = ZeroRenameHook(self.zero_rename_conn_id).get_delta_table(self.table)
+            hook = ZeroRenameHook(self.zero_rename_conn_id)
+            if catalog := hook.catalog_of(self.catalog):
+                check_catalog(catalog)
+            table = hook.get_delta_table(self.table)
             try:
                 committed = table.publish(self.job)
             except JobFencedError as error:
@@ -80,6 +91,8 @@ class PublishLoadOperator(TaskArguments, BaseOperator):
         report = commit_report(committed)
         before = "before " if committed.repeated else ""
         self.log.info("Published %s%s", before, summary(report))
+        if (registered := hook.register(table, catalog)) is not None:
+            report["catalog"] = registered
         tell_outlets(self, context, report)
         return report
 

@@ -237,6 +237,28 @@ class TestWriteAuditPublish:
         assert rows(held) == 1
         assert self.publish(tables, report["job"])["repeated"]
 
+    @pytest.mark.usefixtures("s3_server")
+    def test_table_is_registered_once_its_job_is_published(
+        self, tables: Tables, held: DeltaTable, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The load could not tell the columns that the job brings."""
+        glue, database = ZeroRenameHook().get_glue(), tables.bucket.name
+        glue.create_database(DatabaseInput={"Name": database})
+        job = run(load(tables, publish=False))["job"]
+        for catalog, told in (
+            (f"glue://{database}-none/days", None),
+            (f"glue://{database}/days", 1),
+        ):
+            task = PublishLoadOperator(
+                task_id="publish", table=tables.url(), job=job, catalog=catalog
+            )
+            report = run_task(task, task_context(task))
+            assert ("catalog" in report) is (told is not None)
+        assert report["catalog"]["table"] == "created"
+        found = glue.get_table(DatabaseName=database, Name="days")["Table"]
+        assert [it["Name"] for it in found["StorageDescriptor"]["Columns"]] == ["day", "flight"]
+        assert "the job is committed, and glue://" in caplog.text
+
     def test_retry_of_a_load_submits_nothing_beside_the_job_that_waits(
         self, tables: Tables, held: DeltaTable, spark: FakeSpark
     ) -> None:
