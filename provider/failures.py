@@ -96,6 +96,9 @@ def dated(context: Context) -> Iterator[None]:
 _AFTER_CONFLICT = (
     "Clear the task: it then loads on top of what is there now. Or choose on_conflict='last_wins'."
 )
+_AFTER_COMMIT = (
+    "A retry reports that job and submits nothing, unless on_repeat is 'append' or 'replace_own'."
+)
 _BEFORE_WAIT = (
     "The next try waits for other runs, and loads on top of what they have loaded. Where none is "
     "left, clear the task."
@@ -136,7 +139,8 @@ def explained(
             if said is None and not stands:
                 raise
             where = "" if said is None else f" [table {table.root.url}] The rest is in this log."
-            raise AirflowException(f"{said or error}{where}{stands}") from error
+            after = f" {stands} {_AFTER_COMMIT}" if stands else ""
+            raise AirflowException(f"{said or error}{where}{after}") from error
         raised = _as_raised(told, table, waits)
         if not isinstance(raised, AirflowSkipException):
             _log.error("%s", raised)

@@ -322,7 +322,9 @@ class NativeLoad(SparkLoad):
                 except Exception:
                     log_what_is_left(self.table, self.step)
                     if stands := committed_before(self.table, self.step):
-                        self.step.step.log.warning(f"{self.table.root.url}:{stands}")
+                        self.step.step.log.warning(
+                            f"{self.table.root.url}: {stands} A retry reports that job."
+                        )
                     raise
         except DagsterExecutionInterruptedError:
             settle_killed(self.table, self.step)

@@ -206,10 +206,7 @@ def committed_before(table: LoadedTable, run: LoadRun) -> str:
         return ""
     if owner is None or not run.made(owner):
         return ""
-    return (
-        f" Before it failed it had committed job {job}: these rows are in the table. The next try "
-        "reports that job, and submits nothing."
-    )
+    return f"Before it failed it had committed job {job}: these rows are in the table."
 
 
 def told_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
