@@ -1,6 +1,7 @@
 """Conflicts of runs over tables' partitions: a job that settles them by bringing back rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -11,6 +12,7 @@ from zero_rename.committer.upkeep.conflicts import ConflictReport
 from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import (
     conflicts_as_markdown,
+    find_at,
     find_below,
     not_settled,
     resolve_found,
@@ -53,12 +55,12 @@ def resolve_conflicts_job(
         done: list[ConflictReport] = []
         failed: list[str] = []
         with final_failures(context):
-            urls = _urls(resource, tables)
+            looks = _looks(resource, tables)
         if not apply:
             context.log.warning("Nothing is changed, only reported: apply=True acts.")
-        for url in urls:
+        for url, look in looks.items():
             try:
-                for found in find_below(resource.table(url), resource.table):
+                for found in look():
                     here = resource.table(found.table)
                     done.append(resolve_found(here, found, chosen, apply, owner))
             except Exception as error:
@@ -98,7 +100,12 @@ def owner_of(context: Any) -> Owner:
     return Owner(context.job_name, context.run_id, context.op.name, application="dagster")
 
 
-def _urls(resource: ZeroRenameResource, tables: Sequence[str] | None) -> list[str]:
+def _looks(
+    resource: ZeroRenameResource, tables: Sequence[str] | None
+) -> dict[str, Callable[[], list[ConflictReport]]]:
+    """Return a look at each table, by its URL."""
     if tables is None:
-        return [it.root.url for it in resource.destinations() if not it.is_directory]
-    return [resource.table(it).root.url for it in tables]
+        places = [it for it in resource.destinations() if not it.is_directory]
+        return {it.root.url: partial(find_at, resource.table(it.root.url), it) for it in places}
+    named = [resource.table(it) for it in tables]
+    return {it.root.url: partial(find_below, it, resource.table) for it in named}

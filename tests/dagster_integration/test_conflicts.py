@@ -117,6 +117,18 @@ def test_job_keeps_the_run_whose_rows_are_visible(zero: ZeroRenameResource, tabl
     assert settled.settlement.by.dag_id == "zero_rename_conflicts"
 
 
+def test_job_passes_over_a_table_whose_writers_do_not_notice_each_other(
+    zero: ZeroRenameResource, table: Table
+) -> None:
+    alone = zero.table("alone")
+    with alone.job(SCHEMA, partition_by=["day"], coordination="none") as job:
+        job.write(pa.table({"number": [1], "day": [1]}, SCHEMA))
+    result = run(resolve_conflicts_job(policy=VISIBLE, apply=True), zero)
+    assert result.success
+    (settled,) = table.overview().conflicts
+    assert settled.is_settled
+
+
 def test_job_settles_other_tables_where_one_is_damaged(
     zero: ZeroRenameResource, table: Table
 ) -> None:
