@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
-from ..committer.errors import InvalidInputError, ZeroRenameError, counted
+from ..committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError, counted
 from ..orchestration.runs.arguments import (
     Parser,
     read_conflicts,
@@ -272,6 +272,21 @@ def _registered(hook: ZeroRenameHook, report: Mapping[str, Any], catalog: str) -
     return {} if why_left(delta) else hook.sync(delta, catalog)
 
 
+def _of_hadoop(table: Table) -> TableNotFoundError | None:
+    """Build the error for a destination of Hadoop's committers; ``None``: it is none."""
+    from ..maintenance.destinations import destination_at
+
+    if not table.run(destination_at(table.root)).is_s3a:
+        return None
+    return TableNotFoundError(
+        "This is a destination of Hadoop's committers, whose jobs leave no records of this "
+        "package. Nothing was changed.",
+        table=table.root.url,
+        remedy="Name it to RecoverS3AJobsOperator; or to PurgeStaleUploadsOperator or "
+        "MaintainTablesOperator, which settle the jobs of each committer.",
+    )
+
+
 class RecoverJobsOperator(_TableMaintenance):
     """Settle interrupted jobs: apply committed ones, finish aborted ones, fence dead ones.
 
@@ -302,7 +317,10 @@ class RecoverJobsOperator(_TableMaintenance):
 
         opened = opened_as_it_is(table)
         settle = opened.recover if self.apply else opened.plan_recovery
-        found = settle(self.patience)
+        try:
+            found = settle(self.patience)
+        except TableNotFoundError as error:
+            raise _of_hadoop(table) or error from error
         names = ("job", "outcome", "detail")
         rows = [(job.job, str(job.outcome), job.detail) for job in found]
         self.log.info("%s\n%s", table.root.url, text_table(names, rows) if rows else _NO_JOBS)

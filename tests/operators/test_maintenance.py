@@ -97,6 +97,12 @@ class TestRecover:
             run(RecoverJobsOperator, names)
         assert tables.table().is_closed(job)
 
+    def test_operator_for_hadoops_committers_is_named(self, tables: Tables) -> None:
+        root = TableRoot(tables.bucket.name, "wh/magic")
+        MagicJob(tables.table("magic").driver.perform, root).begin().task(1)
+        with pytest.raises(TableNotFoundError, match="RecoverS3AJobsOperator"):
+            run(RecoverJobsOperator, tables.url("magic"))
+
     @pytest.mark.parametrize("error", [DamagedError("bad"), OverflowError("timestamp")])
     def test_a_table_that_breaks_does_not_keep_the_next_from_recovery(
         self, tables: Tables, monkeypatch: pytest.MonkeyPatch, error: Exception
