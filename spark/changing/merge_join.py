@@ -13,6 +13,7 @@ from ...committer.commit.snapshot import Snapshot, state_without_table
 from ...committer.errors import SnapshotGoneError, ZeroRenameError
 from ...committer.format.job_spec import SchemaMode
 from ...committer.merge_request import IGNORE, INSERT, UPDATE
+from ..reading.char_columns import as_char
 from ..reading.load import quoted, state_frame
 from ..types import spark_schema
 from .changed_rows import (
@@ -251,6 +252,7 @@ class MergeJoin:
                 after = comes
             elif name in rules.sets:
                 after = sets.cast(both, name, rules.sets[name], kind)
+                after = as_char(after, field, self._session)
                 after = as_partition_value(after, kind) if name in self._by else after
             new[name] = F.when(matched, after).when(there, before).otherwise(comes)
         return old, new

@@ -25,6 +25,7 @@ from ...committer.format.schema.spark_types import in_own_types
 from ...committer.merge_request import IGNORE, UPDATE, MergeRequest, several_rows
 from ...committer.table import Table
 from ...tables import DeltaTable
+from ..reading.char_columns import as_char
 from ..reading.load import quoted
 from ..reading.predicate import refuse_beyond_rows
 from ..types import spark_schema, table_schema
@@ -309,6 +310,8 @@ class _SourceReading:
             if own in schema.names:
                 kind = types[own].dataType
                 column = cast_by_name(column, self.frame.schema[name].dataType, kind)
+                # As the table's is read.
+                column = as_char(column, types[own], self.frame.sparkSession)
                 column = as_partition_value(column, kind) if own in self.by else column
             columns.append(column.alias(own))
         return self.frame.select(*columns)

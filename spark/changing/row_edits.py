@@ -14,6 +14,7 @@ from ...committer.format.schema.compatibility import find_column
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
 from ...tables import DeltaTable
+from ..reading.char_columns import as_char
 from ..reading.load import quoted, state_frame
 from ..reading.predicate import refuse_beyond_rows, selected_partitions
 from ..types import spark_schema
@@ -194,6 +195,7 @@ class _Edit:
             after[name] = F.col(quoted(name))
             if name in sets:
                 value = expressions.cast(rows, name, sets[name], kind)
+                value = as_char(value, field, self.session)
                 value = as_partition_value(value, kind) if name in by else value
                 after[name] = F.when(fits, value).otherwise(F.col(quoted(name)))
         if sets:

@@ -22,6 +22,7 @@ from ...committer.format.records.data_file import DataFile
 from ...committer.table import Table
 from ..types import arrow_schema, for_spark
 from ..worker import readable_errors
+from .char_columns import padded
 from .table_reads import TableReads
 
 if TYPE_CHECKING:
@@ -106,4 +107,5 @@ def file_rows(
     rows = FileRows(snapshot.root.url, snapshot.schema, snapshot.partition_by, columns, row_filter)
     packed = [(number, pickle.dumps(group)) for number, group in enumerate(groups)]
     frame = session.createDataFrame(packed, "number int, files binary")
-    return frame.repartitionByRange(max(1, len(groups)), "number").mapInArrow(rows, schema)
+    frame = frame.repartitionByRange(max(1, len(groups)), "number").mapInArrow(rows, schema)
+    return padded(frame, schema)

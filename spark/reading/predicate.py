@@ -31,6 +31,7 @@ from ...committer.format.schema.compatibility import find_column
 from ...committer.format.schema.hive_paths import NULL, escape
 from ...committer.scan.partition_condition import PartitionCondition
 from ..types import spark_schema
+from .char_columns import CHAR_TYPE
 
 logger = logging.getLogger("zero_rename.spark.reading.predicate")
 MISSING = "sqlglot, which reads conditions, is not installed: pip install sqlglot"
@@ -48,7 +49,6 @@ _MOMENT = re.compile(
 _PREFIX = re.compile(r"([^%_]*)%")
 #: What a session's zone can move a time by, and more: zones are at most 18 hours from UTC.
 _ANY_ZONE = dt.timedelta(days=1)
-_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _Compare = Callable[[Any, Any], Any]
 #: Comparisons with what holds where they are false.
 _NEGATED: dict[_Compare, _Compare] = {eq: ne, ne: eq, lt: ge, ge: lt, gt: le, le: gt}
@@ -312,7 +312,7 @@ def _is_plain(schema: pa.Schema, field: pa.Field) -> bool:
     except UnsupportedTypeError:
         return False
     if pt.is_string(field.type):
-        return seen.dataType == st.StringType() and _CHAR not in seen.metadata
+        return seen.dataType == st.StringType() and CHAR_TYPE not in seen.metadata
     plain = (
         *(st.ByteType, st.ShortType, st.IntegerType, st.LongType, st.DecimalType, st.DoubleType),
         *(st.BooleanType, st.DateType, st.TimestampType, st.TimestampNTZType),

@@ -1,0 +1,55 @@
+"""Columns of the type ``CHAR(n)``, whose values Spark's own readers fill up with blanks.
+
+Spark compares such a column with a literal that is filled up, too (``ApplyCharTypePadding``). So a
+shorter value, as Python or an expression writes it, would be found by no condition.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..session_settings import is_on
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
+
+#: Where Spark keeps the type.
+CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+_CHAR = re.compile(r"char\(([0-9]{1,9})\)")
+#: Off, Spark's own readers leave values as they are.
+_PADS = "spark.sql.readSideCharPadding"
+
+
+def padded(frame: DataFrame, schema: StructType) -> DataFrame:
+    """Fill up the columns of the type CHAR, as Spark's own readers do.
+
+    :param frame: with the columns of ``schema``.
+    """
+    from pyspark.sql import functions as F
+
+    if not any(map(_width, schema.fields)):
+        return frame
+    columns = []
+    for field in schema.fields:
+        quoted: Any = F.col("`" + field.name.replace("`", "``") + "`")
+        value = as_char(quoted, field, frame.sparkSession)
+        columns.append(value.alias(field.name, metadata=field.metadata))
+    return frame.select(*columns)
+
+
+def as_char(column: Column, field: StructField, session: SparkSession) -> Column:
+    """Fill up a value of a column of the type CHAR; others stay as they are."""
+    from pyspark.sql import functions as F
+
+    width = _width(field)
+    if not width or not is_on(session, _PADS, default=True):
+        return column
+    return F.when(F.length(column) < width, F.rpad(column, width, " ")).otherwise(column)
+
+
+def _width(field: StructField) -> int:
+    """The characters of a CHAR; 0 of other types."""
+    found = _CHAR.fullmatch((field.metadata or {}).get(CHAR_TYPE, ""))
+    return 0 if found is None else int(found[1])
