@@ -402,6 +402,7 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
         ]
 
     def _purged(self, table: Table, place: Destination, order: PurgeOrder) -> dict[str, Any]:
+        from ..maintenance.destinations import NOTHING
         from ..maintenance.purging import MOST_ENTRIES, ORDER, purge_destination
 
         found = purge_destination(table, place, order, partial(self._log_entries, table))
@@ -411,6 +412,9 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
         self.log.info("%s\n%s", table.root.url, text_table(names, rows) if rows else _NO_JOBS)
         if not found.counts:
             self.log.info("%s\nno multipart uploads", table.root.url)
+        if place.is_directory and not (place.others or found.counts or found.jobs):
+            # Its name may be a slip, by which nobody would ever purge the table.
+            self.log.warning("%s: %s", table.root.url, NOTHING)
         counts = {str(action): found.counts[action] for action in ORDER}
         failed = counts.pop("failed")
         return {

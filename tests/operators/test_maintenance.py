@@ -121,6 +121,17 @@ class TestRecover:
         assert tables.table().is_closed(job)
 
 
+def test_slip_in_the_name_of_a_table_to_be_purged_is_told(
+    tables: Tables, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tables.load(1)
+    run(PurgeStaleUploadsOperator, tables.url())
+    assert "There is no table" not in capfd.readouterr().out
+    (report,) = run(PurgeStaleUploadsOperator, tables.url("flightz"))["tables"]
+    assert report["kind"] == "directory"
+    assert f"{tables.url('flightz')}: There is no table" in capfd.readouterr().out
+
+
 def test_damaged_table_does_not_keep_others_below_its_folder_from_their_purge(
     tables: Tables,
 ) -> None:
