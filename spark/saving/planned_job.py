@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -162,15 +163,24 @@ def _named(
     columns = options.partition_by
     if columns is None:
         columns = _columns_of(table)
-    stored = renamed(stored, [find_column(name, columns) or name for name in stored.names])
-    for column in columns:
+    stored = _with_partition_columns(stored, columns)
+    return tuple(dict.fromkeys(normalise_partition(path, stored, columns) for path in paths))
+
+
+def _with_partition_columns(stored: pa.Schema, by: Sequence[str]) -> pa.Schema:
+    """A frame's columns, those that the table is partitioned by in its spelling.
+
+    :raises InvalidInputError: the frame lacks one.
+    """
+    stored = renamed(stored, [find_column(name, by) or name for name in stored.names])
+    for column in by:
         if column not in stored.names:
             raise InvalidInputError(
                 f"The partition column {column!r} is not among the columns "
                 f"{', '.join(stored.names)}; nothing was written.",
                 remedy="Add the column to the data or correct its name.",
             )
-    return tuple(dict.fromkeys(normalise_partition(path, stored, columns) for path in paths))
+    return stored
 
 
 def _replaced(
@@ -181,8 +191,8 @@ def _replaced(
     :raises InvalidInputError: it is not certain which they are.
     """
     by = _columns_of(table) or options.partition_by or ()
-    schema = renamed(stored, [find_column(name, by) or name for name in stored.names])
-    named = named_partition(where, schema, [name for name in by if name in schema.names])
+    schema = _with_partition_columns(stored, by)
+    named = named_partition(where, schema, by)
     if named is not None and len(parse_partition(named)) == len(by):
         return {
             "replace_partitions": _named(table, options, stored, (named,)),

@@ -82,3 +82,14 @@ def test_partition_is_named_by_its_value(spark: Any, url: str, value: str, where
     save(rows, url, partition_by=["p"])
     empty(rows, url, "directory", where)
     assert numbers(spark, url) == [2]
+
+
+@pytest.mark.parametrize("where", ["p = 'a'", "p = 'a' and q like 'x%'", "q = 'x'"])
+def test_frame_without_a_partition_column_is_refused_by_its_name(
+    spark: Any, url: str, where: str
+) -> None:
+    rows = spark.sql("select 1 n, 'a' p, 'x' q")
+    save(rows, url, partition_by=["p", "q"])
+    with pytest.raises(InvalidInputError, match="The partition column 'q' is not among the col"):
+        empty(rows.drop("q"), url, "directory", where)
+    assert numbers(spark, url) == [1]
