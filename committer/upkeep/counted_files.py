@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ..commit.snapshot import take_snapshot
-from ..commit.state.context import Context
 from ..format.layout import UNPARTITIONED, TableRoot
 from ..store.listing import list_objects
 from ..store.requests import Step
@@ -22,6 +20,10 @@ def counted_files(roots: Sequence[TableRoot], keys: Collection[str]) -> Step[tup
 
     :raises DamagedError: what names the files of one of these cannot be read.
     """
+    # On use: DAG files are parsed by processes that know no table.
+    from ..commit.snapshot import take_snapshot
+    from ..commit.state.context import Context
+
     found: set[str] = set()
     for root in roots:
         mine = [key for key in keys if key.startswith(f"{root.prefix}/")]
