@@ -267,6 +267,8 @@ NAMES |= {"metaData", "columnMapping", "deletionVectors", "typeWidening"}
 _WRAPPER = import_module("airflow.providers.amazon.aws.utils.connection_wrapper")
 NAMES |= {field.name for field in fields(_WRAPPER.AwsConnectionWrapper)} | {"DurationSeconds"}
 NAMES |= {"config_kwargs", "session_kwargs"}
+#: A setting of Spark's, by its last word.
+NAMES |= {"useV1SourceList"}
 
 
 # The rules: each yields what a text names that does not exist
