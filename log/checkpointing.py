@@ -7,23 +7,27 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from ..committer.errors import RecordDamagedError
-from ..committer.store.requests import Done, Put, Step
+from ..committer.store.requests import Delete, Done, Put, Step
 from .checkpoint import write_checkpoint
 from .file_columns import adds_as_columns
 from .log_layout import LogLayout
-from .opening import LogDepth, OpenedLog, open_as_columns, open_log
+from .opening import LogDepth, OpenedLog, list_log, open_as_columns, open_log
+from .replay import LogState
 
 
 def make_checkpoint(layout: LogLayout, now: int) -> Step[int | None]:
     """Write a checkpoint of the present state; return its version, ``None`` if it is not certain.
 
     The hint is written once the checkpoint is known to be there: a hint of one that is not would
-    make other engines fail.
+    make other engines fail. Where an entry was written over meanwhile, the checkpoint is taken
+    away again. One that is there and sound stays as it is: its age proves which entries came into
+    numbers that others had cleaned.
 
     :param now: milliseconds, by the store's clock.
     :raises TableMismatchError: the table has a feature that is not written here.
     """
     opened, files = yield from open_as_columns(layout)
+    is_there = opened.state.exists and opened.state.checkpoint == opened.state.version
     try:
         made = _checkpoint_of(layout, opened, files.columns(), now)
     except RecordDamagedError:
@@ -31,7 +35,10 @@ def make_checkpoint(layout: LogLayout, now: int) -> Step[int | None]:
         # has a file as both live and removed: a state by objects has it once.
         opened = yield from open_log(layout, LogDepth.WHOLE)
         made = _checkpoint_of(layout, opened, adds_as_columns(opened.state.live.values()), now)
-    return None if made is None else (yield from _put(layout, opened.state.version, *made))
+        is_there = False
+    if made is not None and is_there:
+        return opened.state.version
+    return None if made is None else (yield from _put(layout, opened.state, *made))
 
 
 def _checkpoint_of(
@@ -49,10 +56,23 @@ def _checkpoint_of(
     return write_checkpoint(state, now - int(layout.retention(state) * 1000), files)
 
 
-def _put(layout: LogLayout, version: int, body: bytes, hint: bytes) -> Step[int | None]:
-    key = layout.folder.checkpoint(version)
+def _put(layout: LogLayout, state: LogState, body: bytes, hint: bytes) -> Step[int | None]:
+    key = layout.folder.checkpoint(state.version)
     answer = yield from Put(key, body, content_type="application/vnd.apache.parquet")
     if not isinstance(answer, Done):
         return None
+    if (yield from _is_written_over(layout, state)):
+        yield from Delete(key)
+        return None
     yield from Put(layout.folder.hint, hint)
-    return version
+    return state.version
+
+
+def _is_written_over(layout: LogLayout, state: LogState) -> Step[bool]:
+    """Tell whether somebody has written over an entry that a state was made of, since it was read:
+    readers of a checkpoint would see what is lost, and not what is there."""
+    listed = yield from list_log(layout.folder, min(state.etags, default=state.version))
+    return any(
+        version in listed.entries and listed.entries[version].etag != etag
+        for version, etag in state.etags.items()
+    )

@@ -220,7 +220,8 @@ def _judge_between(
     void: frozenset[int] = frozenset()
     if layout.cleaned_by_others(state):
         listed = yield from list_log(layout.folder)
-        void = frozenset(v for v in versions if v in listed.entries and listed.is_stale(v))
+        there = (v for v in versions if v in listed.entries)
+        void = frozenset(v for v in there if listed.is_stale(v) or listed.is_out_of_turn(v))
     judged = []
     for entry in entries:
         if entry is None or entry.version in void:

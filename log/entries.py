@@ -22,6 +22,8 @@ A = TypeVar("A")
 ENTRY_BYTES = 256 * 1024 * 1024
 #: Our part of a ``commitInfo``.
 OURS = "zeroRename"
+#: Seconds by which stores round the times of objects, and their nodes differ.
+SLACK = 5.0
 _NAME = re.compile(
     r"(\d{20})\.(json|crc|checkpoint\.parquet|checkpoint\.(\d{10})\.(\d{10})\.parquet)"
 )
@@ -156,13 +158,21 @@ class ListedLog:
 
         A checkpoint of the same second may be older: stores round times to seconds. And where
         entries after this one are gone, a checkpoint that proves it may be gone, too: a log is
-        cleaned from its oldest entry on.
+        cleaned from its oldest entry on. Or the checkpoint was written again since.
         """
         entry = self.entries[version]
         if any(at <= entry.last_modified for at in self._checkpoint_times(version)):
             return True
+        if self.is_out_of_turn(version):
+            return True
         newest = max((self.end, *self.checkpoints, *self.foreign))
         return sum(it > version for it in self.entries) < newest - version
+
+    def is_out_of_turn(self, version: int) -> bool:
+        """Tell whether an entry is younger than one that comes after it, as only those are that
+        came into a cleaned number, were written over, or were copied with their bucket."""
+        latest = self.entries[version].last_modified - SLACK
+        return any(at > version and it.last_modified < latest for at, it in self.entries.items())
 
     def _checkpoint_times(self, version: int) -> list[float]:
         return [p[0].last_modified for at, p in self.checkpoints.items() if at >= version]

@@ -37,6 +37,7 @@ from ..committer.store.requests import DeleteMany, ListedObject, Step, Unknown
 from .actions import FORGOTTEN, RemoveFile
 from .change import FENCE, LogBase, LogChange
 from .committing import commit_change
+from .entries import SLACK
 from .job_files import JobFiles
 from .kept_entries import find_overwritten
 from .log_layout import LogLayout
@@ -44,8 +45,6 @@ from .opening import LogDepth, open_log
 from .replay import LogState
 
 logger = logging.getLogger("zero_rename.log.purging")
-#: Seconds by which stores round the times of objects, and their nodes differ.
-_SLACK = 5.0
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def plan_log_purge(
     unnamed = candidates - tombstones.keys()
     if unnamed and state.exists:
         since = min(data[key].last_modified for key in unnamed)
-        unnamed = yield from _without_overwritten(layout, state, folders, unnamed, since - _SLACK)
+        unnamed = yield from _without_overwritten(layout, state, folders, unnamed, since - SLACK)
     forgets = {key: RemoveFile(layout.path_of(key), FORGOTTEN) for key in unnamed}
     forgets |= {
         key: it

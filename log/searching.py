@@ -23,14 +23,11 @@ from ..committer.errors import OutcomeUnknownError
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, Found, Get, Step
 from .change import FENCE, RUN
-from .entries import ListedLog, LogEntry
+from .entries import SLACK, ListedLog, LogEntry
 from .job_files import JobFiles, run_of_record, version_of_report
 from .log_layout import LogLayout
 from .opening import OpenedLog, list_log, read_entries
 from .replay import LogState
-
-#: Seconds by which stores round the times of objects, and their nodes differ.
-_SLACK = 5.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ def search_since_opened(
     :param state: of now.
     :raises OutcomeUnknownError: some of them were cleaned.
     """
-    since = opened_at - _SLACK
+    since = opened_at - SLACK
     listed = yield from list_log(layout.folder)
     wanted = sorted(v for v, it in listed.entries.items() if it.last_modified >= since)
     entries = yield from read_entries(layout.folder, wanted)
@@ -82,7 +79,7 @@ def has_hidden_fence(
     Where they are all known, the commit looks at them. Else the entries since the open record
     tell; there are none but where others are quick, or this process slept.
     """
-    if opened.state.all_transactions or opened.written_at < opened_at - _SLACK:
+    if opened.state.all_transactions or opened.written_at < opened_at - SLACK:
         return False
     return (yield from search_since_opened(layout, opened.state, job, opened_at)).fenced
 

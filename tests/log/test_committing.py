@@ -595,5 +595,10 @@ class TestEntryInTheVoid:
         assert self.listed(self.entry(1, 20), *since, self.checkpoint(8, 30)).may_be_stale(1)
         assert not self.listed(*since, self.checkpoint(8, 30)).may_be_stale(5)
 
+    def test_may_be_one_where_an_entry_after_it_is_older_though_the_checkpoint_is_not(self) -> None:
+        again = self.checkpoint(2, 40)
+        assert self.listed(self.entry(1, 30), self.entry(2, 20), again).may_be_stale(1)
+        assert not self.listed(self.entry(1, 24), self.entry(2, 20), again).may_be_stale(1)
+
     def test_may_be_one_where_a_checkpoint_alone_is_after_it(self) -> None:
         assert self.listed(self.entry(1, 20), self.checkpoint(8, 30)).may_be_stale(1)

@@ -440,3 +440,10 @@ class TestChosenPartitions:
         expected = self.chosen(large, large.open(LogDepth.BLIND), "1")
         large.put(LOG.checkpoint(1).removeprefix(LOG.prefix), b"PAR1")
         assert self.chosen(large, large.open(LogDepth.BLIND), "1") == expected
+
+
+def test_checkpoint_that_is_there_stays_as_old_as_it_is(table: LogTable) -> None:
+    version = table.run(make_checkpoint(LAYOUT, NOW))
+    before = dict(table.store.objects)
+    assert table.run(make_checkpoint(LAYOUT, NOW)) == version
+    assert table.store.objects == before

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from support.faults import beside
 from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, LogTable, day, file_of
+from support.memory_store import MemoryDriver
 from zero_rename.committer.store import requests as s
 from zero_rename.log.actions import AddFile, write_actions
 from zero_rename.log.change import RESTORE, LogBase
+from zero_rename.log.checkpointing import make_checkpoint
 from zero_rename.log.committing import EntryCommitted
 from zero_rename.log.kept_entries import find_overwritten
 from zero_rename.log.opening import LogDepth, read_entries
@@ -329,3 +332,17 @@ def test_base_of_a_repair_is_the_state_before_the_entry(table: LogTable) -> None
 
 def _entries(table: LogTable) -> list[Any]:
     return [it for it in table.run(read_entries(LOG, table.versions())) if it is not None]
+
+
+def test_checkpoint_during_which_an_entry_is_written_over_is_taken_away(table: LogTable) -> None:
+    table.append("1", job="a")
+    (version,) = table.versions()[-1:]
+    driver = MemoryDriver(
+        table.store,
+        beside(s.Put, lambda: write_over(table, version), ".checkpoint.parquet", times=1),
+    )
+    assert driver.run(make_checkpoint(LAYOUT, NOW)) is None
+    assert not [key for key in table.store.keys(LOG.prefix) if "checkpoint" in key]
+    assert SPARK.path in table.open(LogDepth.FILES).state.live
+    assert only(table).outcome is RepairOutcome.COMMITTED
+    assert table.run(make_checkpoint(LAYOUT, NOW)) == version + 1

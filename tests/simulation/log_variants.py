@@ -223,7 +223,7 @@ VARIANTS = (
             "elif entry.operation == RESTORE:",
             "elif False:",
         ),
-        seed=226,
+        seed=167,
     ),
     LogVariant(
         "takes a compaction back without the files of others",

@@ -92,7 +92,8 @@ def long_shuffle(store: Store, bucket: str, folder: Path) -> str:
         program.close()
     took = time.monotonic() - started
     assert answer == "committed", answer or program.errors.read_text("utf-8")[-3000:]
-    assert set(outcomes) == {"left"}, outcomes
+    # A recovery that comes as the job ends finds it committed.
+    assert set(outcomes) <= {"left", "committed"}, outcomes
     assert outcomes["left"] * PAUSE > PATIENCE, outcomes
     _assert_whole(store, table)
     return (
