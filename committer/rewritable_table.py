@@ -169,6 +169,8 @@ class RewritableTable(ReadableTable):
         """
         new = self._other(new)
         state = self.state()
+        if not new.exists():
+            _refuse_files(new)  # Of another writer: not even the record of a job is left there.
         spec = copy_spec(state, this_process())
         files = replace(spec.files, encryption=encryption, encryption_key=encryption_key)
         if new.root.bucket == self.root.bucket:
