@@ -144,7 +144,7 @@ VARIANTS = (
         "reruns",
         searching,
         "has_hidden_fence",
-        "if opened.state.all_transactions or opened.written_at < opened_at - _SLACK:",
+        "if opened.state.all_transactions or opened.written_at < opened_at - SLACK:",
         "if True:",
         seed=2522,
     ),
@@ -187,7 +187,7 @@ VARIANTS = (
         "publishers",
         searching,
         "search_since_opened",
-        "since = opened_at - _SLACK",
+        "since = opened_at - SLACK",
         'since = float("inf")',
     ),
     LogVariant(
