@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from ..commit.state.tolerance import unless_denied
 from ..format.layout import UNPARTITIONED, TableRoot
 from ..store.listing import list_objects
 from ..store.requests import Step
@@ -18,6 +19,7 @@ def counted_files(roots: Sequence[TableRoot], keys: Collection[str]) -> Step[tup
     """Find the files among some keys that heads name: a LIST for each root, and a look at the
     partitions that have a head.
 
+    :param roots: the first, and others that need not be within the caller's rights.
     :raises DamagedError: what names the files of one of these cannot be read.
     """
     # On use: DAG files are parsed by processes that know no table.
@@ -29,10 +31,14 @@ def counted_files(roots: Sequence[TableRoot], keys: Collection[str]) -> Step[tup
         mine = [key for key in keys if key.startswith(f"{root.prefix}/")]
         folders = {key.removeprefix(f"{root.prefix}/").rpartition("/")[0] for key in mine}
         slots = {root.head_key(name or UNPARTITIONED): name or UNPARTITIONED for name in folders}
-        listing = yield from list_objects(
-            root.heads_prefix, wanted=lambda it, slots=slots: it.key in slots
-        )
-        if partitions := [slots[key] for key in listing.keys]:
+        asked = _heads(root, slots)
+        heads = yield from asked if root == roots[0] else unless_denied(asked, [])
+        if partitions := [slots[key] for key in heads]:
             state = yield from take_snapshot(Context(root), partitions)
             found |= {it.key for it in state.files}.intersection(mine)
     return tuple(sorted(found))
+
+
+def _heads(root: TableRoot, wanted: Collection[str]) -> Step[list[str]]:
+    listing = yield from list_objects(root.heads_prefix, wanted=lambda it: it.key in wanted)
+    return list(listing.keys)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...committer.commit.state.tolerance import unless_denied
 from ...committer.format.layout import TableRoot
 from ...committer.store.requests import All, Step
 from ..hadoop.job_traces import is_staged_name
@@ -67,7 +68,8 @@ class JobJudge:
             return own
         others = ledgers_of(self._root, job)[1:]
         new = [it for it in others if it not in self._known]
-        self._known |= zip(new, (yield from All(tuple(map(open_tries, new)))), strict=True)
+        asked = tuple(unless_denied(open_tries(it), OpenTries()) for it in new)
+        self._known |= zip(new, (yield from All(asked)), strict=True)
         found = [self._by(it, job) for it in others]
         told = [it for it in found if it.record is not None]
         told += [it for it in found if it.state is JobLiveness.LIVE]

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
+from ...committer.commit.state.tolerance import unless_denied
 from ...committer.errors import RecordDamagedError
 from ...committer.format.layout import TableRoot
 from ...committer.store.listing import list_objects
@@ -217,9 +218,11 @@ def find_jobs(
     prefixes = [f"{place}/{MAGIC_JOB}" for place in sorted(places)]
     if deep or len(places) > _FOLDERS:
         prefixes = [f"{root.prefix}/"]
-    if uploads:
-        prefixes += [f"{it.prefix}/{MAGIC_JOB}" for it in root.around]
-    jobs, now = yield from magic_jobs(prefixes)
+    above = [f"{it.prefix}/{MAGIC_JOB}" for it in root.around] if uploads else []
+    # Those who have rights below the root alone know nothing of what lies above.
+    asked = (magic_jobs(prefixes), unless_denied(magic_jobs(above), ([], 0.0)))
+    (jobs, now), (around, _) = yield from All(asked)
+    jobs += around
     named = {uuid for upload in uploads for uuid in uuids_in_name(upload.key)}
     for trace in traces:
         # The files' times are of another clock than the store's.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from ...committer.commit.state.tolerance import unless_denied
 from ...committer.format.layout import UNPARTITIONED, TableRoot
 from ...committer.format.records.head import PartitionHead, Slot
 from ...committer.store.listing import list_objects
@@ -47,17 +48,22 @@ def find_newer_run(
     began = record.opened_at if record is not None else job.begun or job.oldest
     own = record.idempotency_key if record is not None else None
     at_work: NewerRun | None = None
+    own_root, *_ = ledgers
     for root in ledgers:
         mine = {_folder(root, commit.key) for commit in job.commits if _lies_in(root, commit.key)}
         if not mine:
             continue
-        later = yield from tries_since(root, began)
+        asked, native = tries_since(root, began), _find_native(root, mine, began)
+        if root != own_root:
+            # Those who have rights below one destination alone know nothing of others around it.
+            asked, native = unless_denied(asked, ()), unless_denied(native, None)
+        later = yield from asked
         found = [it for it in later if _is_newer(it, began, own) and _replaces(it.record, mine)]
         if done := [it for it in found if has_committed(it.record)]:
             return NewerRun(_said(done[-1].record, at_work=False), is_at_work=False)
-        native = yield from _find_native(root, mine, began)
-        if native is not None:
-            return native
+        replaced = yield from native
+        if replaced is not None:
+            return replaced
         if going := [it for it in found if is_at_work(it)]:
             at_work = at_work or NewerRun(_said(going[-1].record, at_work=True), is_at_work=True)
     return at_work

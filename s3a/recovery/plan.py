@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from ...committer.commit.state.tolerance import unless_denied
 from ...committer.errors import OutcomeUnknownError, counted
 from ...committer.format.layout import TableRoot, new_write_id
 from ...committer.format.records.codec import decode, encode
@@ -226,7 +227,8 @@ def _is_reported(case: Case) -> Step[bool]:
     if case.judgement.record is not None:
         return False
     for ledger in ledgers_of(case.root, case.job):
-        known = yield from find_try(ledger, case.job.uuid)
+        asked = find_try(ledger, case.job.uuid)
+        known = yield from asked if ledger == case.root else unless_denied(asked, None)
         if known is not None and known.record.state == COMMITTED:
             report = known.record.report or {}
             return case.job.uuid in (report.get("job"), *report.get("jobs", ()))

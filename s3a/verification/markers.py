@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...committer.commit.state.tolerance import unless_denied
 from ...committer.format.layout import TableRoot
 from ...committer.store.listing import list_objects
 from ...committer.store.requests import All, ListedObject, Step
@@ -78,7 +79,8 @@ def verify_markers(root: TableRoot) -> Step[MarkerReport]:
     missing = gone
     # A run's record lies beside the destination that it names, which may be one around this one.
     for ledger in (root, *root.around) if gone else ():
-        tries = yield from tries_since(ledger, since)
+        asked = tries_since(ledger, since)
+        tries = yield from asked if ledger == root else unless_denied(asked, ())
         missing = [
             (it, at)
             for it, at in missing

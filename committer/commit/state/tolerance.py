@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ...errors import DamagedError, FastRootGoneError, ZeroRenameError
+from ...errors import DamagedError, FastRootGoneError, StoreRefusedError, ZeroRenameError
 from ...store.requests import Step
 
 T = TypeVar("T")
@@ -38,4 +38,15 @@ def unless_gone(step: Step[T], otherwise: T) -> Step[T]:
     try:
         return (yield from step)
     except FastRootGoneError:
+        return otherwise
+
+
+def unless_denied(step: Step[T], otherwise: T) -> Step[T]:
+    """Return what a step returns; something else where the rights for it are missing. For what lies
+    beside or above the table that the rights are for."""
+    try:
+        return (yield from step)
+    except StoreRefusedError as error:
+        if not error.lacks_right:
+            raise
         return otherwise

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World, a_try
+from zero_rename.committer.errors import StoreRefusedError
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.layout import TableRoot
-from zero_rename.committer.store.requests import Put
+from zero_rename.committer.store.requests import ListUploads, Put
 from zero_rename.s3a.recovery.liveness import JobLiveness, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 from zero_rename.s3a.runs import ledger
@@ -150,3 +151,24 @@ def test_record_that_cannot_be_read_beside_a_table_around_leaves_a_job(world: Wo
     world.store.apply(Put(ledger.open_key(ROOT, record.idempotency_key, record.uuid), b"{"))
     found = recover(world, DAY)
     assert (found.state, found.outcome) == (JobLiveness.UNKNOWN, JobOutcome.REFUSED)
+
+
+def test_job_is_recovered_by_who_may_ask_nothing_around_its_table(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rights end at the table, and at the ledger of its runs."""
+    job = begun(world)
+    world.clock.advance(2 * HOUR)
+    listed = world.store.apply
+
+    def limited(request: Any) -> Any:
+        prefix = getattr(request, "prefix", f"{DAY.prefix}/")
+        may = prefix.startswith((f"{DAY.prefix}/", "wh/flights/_zero_rename/s3a-"))
+        if not may and not isinstance(request, ListUploads):
+            raise StoreRefusedError("Access denied.", lacks_right=True)
+        return listed(request)
+
+    monkeypatch.setattr(world.store, "apply", limited)
+    found = recover(world, DAY)
+    assert (found.job, found.outcome) == (FIRST, JobOutcome.ROLLED_FORWARD)
+    assert job.keys == [key for key in world.visible() if "part-" in key]
