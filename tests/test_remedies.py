@@ -261,6 +261,7 @@ NAMES |= {"schema_name", "table_name", "table_location"}
 NAMES |= {"entryPoint", "new_cluster", "apiVersion", "template_spec", "application_file"}
 NAMES |= {"spark_submit_task", "spark_python_task", "python_file", "spark_conf"}
 NAMES |= {"restartPolicy", "sparkConf", "hadoopConf", "retryPolicy", "runtimeConfiguration"}
+NAMES |= {"sparkSubmitParameters"}
 #: Members of a Delta log's actions, and features of Delta tables.
 NAMES |= {"metaData", "columnMapping", "deletionVectors", "typeWidening"}
 #: Members of an AWS connection's extra, and of a request for a role.

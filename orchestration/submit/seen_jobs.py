@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...committer.errors import SettingsRefusedError
+from ...committer.errors import InvalidInputError, SettingsRefusedError
 from ...committer.upkeep.access_policy import Service
 from ...s3a.hadoop.effective_settings import Layer
 from ...s3a.services import (
@@ -79,10 +79,18 @@ def seen_by_driver(
     :param driver: as :func:`~.service_words.spark_driver` returns it.
     :param overrides: the job's ``configuration_overrides``.
     :param release: and ``behind`` as :func:`seen_by_words` takes them.
-    :raises InvalidInputError: as it does.
+    :raises InvalidInputError: as it does; or quotes that are not closed.
     """
     configured = (overrides or {}).get("applicationConfiguration")
-    words = shlex.split(str(driver.get("sparkSubmitParameters", "")))
+    try:
+        words = shlex.split(str(driver.get("sparkSubmitParameters", "")))
+    except ValueError as error:
+        # Without its text, which may hold a secret.
+        raise InvalidInputError(
+            f"sparkSubmitParameters of job_driver cannot be told apart: {error}. Nothing was "
+            "submitted.",
+            remedy="Close the quotes in sparkSubmitParameters.",
+        ) from None
     own = classified(configured, "configuration_overrides")
     return seen_by_words(words, release, (*own, *behind), *unseen)
 
