@@ -129,6 +129,7 @@ def access_policy(
         statements.append(_allow("Removals", ("s3:DeleteObject",), inside, bucket))
         package = packages or f"{root.bucket}/{PACKAGES}/"
         statements += _of_package(package, root.bucket, puts=role is Role.AIRFLOW)
+        statements.append(_of_tries(root, bucket))
     place = fast and FastPlace.of(root.bucket, root.fast_data_prefix(fast))
     if place:
         statements += _of_fast_root(place, listing, writes)
@@ -138,14 +139,14 @@ def access_policy(
     if key is not None:
         statements.append(_of_key(key, writes))
     if service is not None:
-        statements.append(_of_tries(root, bucket))
         statements += _of_service(service, of, job_role)
     return {"Version": "2012-10-17", "Statement": statements}
 
 
 def _of_tries(root: TableRoot, bucket: str) -> dict[str, Any]:
-    """Looking whether the run has written by one of Hadoop's committers, whose ledger lies beside
-    the table (:mod:`~.s3a.runs.ledger`). To write by them needs more."""
+    """Looking whether runs have written by one of Hadoop's committers, whose ledger lies beside the
+    table (:mod:`~.s3a.runs.ledger`): before a load, in maintenance and for conflicts. To write by
+    them needs more."""
     parent, _, name = root.prefix.rpartition("/")
     ledger = "/".join(filter(None, (parent, CONTROL, "s3a-runs", name)))
     condition = {"StringLikeIfExists": {"s3:prefix": f"{ledger}/*"}}

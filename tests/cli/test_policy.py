@@ -104,7 +104,9 @@ def read(table: Table, owner: Table) -> None:
 
 
 def write(table: Table, owner: Table) -> None:
-    """An append and a replace, and an upload of a job that was killed."""
+    """An append and a replace, and an upload of a job that was killed. And a look whether a run has
+    written by one of Hadoop's committers."""
+    assert table.run(ledger.tries_of(table.root, "a run")) == ()
     load(table)
     load(table, "overwrite")
     table.recover()
@@ -144,9 +146,7 @@ def run_job(table: Table, owner: Table) -> None:
 
 
 def submit(table: Table, owner: Table) -> None:
-    """Where there is no package, and where somebody else has put it. And a look whether the run has
-    written by one of Hadoop's committers."""
-    assert table.run(ledger.tries_of(table.root, "a run")) == ()
+    """Where there is no package, and where somebody else has put it."""
     place = {"Bucket": table.root.bucket, "Key": PACKAGE}
     owner.driver.clients.client.delete_object(**place)
     assert table.run(put_once(PACKAGE, b"zip"))
@@ -200,6 +200,19 @@ def test_a_policy_is_enough_and_each_action_of_it_is_needed(limited: Limited, ro
             assert "Lifecycle" in action, "but for advice, a lack is an error that names it"
     limited.grant(document)
     read(limited.table(), limited.owner)
+
+
+@pytest.mark.parametrize("role", [Role.WRITER, Role.MAINTAINER])
+def test_commands_of_maintenance_go_through_by_the_policy(
+    limited: Limited, role: Role, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited.grant(policy_of(role, limited.root))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", LIMITED.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", LIMITED.secret_key)
+    url = limited.root.url
+    for words in (("purge", url, "--apply"), ("maintain", url, "--apply"), ("conflicts", url)):
+        done = invoke(*words)
+        assert done.exit_code == 0, done.output
 
 
 def fast_table(table: Table) -> DeltaTable:
