@@ -17,7 +17,7 @@ engine keep; a ``commitInfo`` they drop.
 
 from __future__ import annotations
 
-from ..committer.errors import OtherJobError
+from ..committer.errors import CommitConflictError, OtherJobError, OutcomeUnknownError
 from ..committer.store.requests import Step
 from .change import LogBase, LogChange
 from .committing import commit_change
@@ -34,6 +34,7 @@ def fence_job(
     :param opened_at: when its open record was written, by the store's clock.
     :param fencer: the id of the fence's entry; each process has its own.
     :raises OtherJobError: there is no table, so no log that could carry a fence.
+    :raises OutcomeUnknownError: the log was cleaned, or the table made anew, meanwhile.
     """
     opened = yield from open_log(layout, LogDepth.BLIND)
     state = opened.state
@@ -55,6 +56,15 @@ def fence_job(
         changes_data=False,
         operation="FENCE",
     )
-    done = yield from commit_change(layout, opened, change, now)
+    try:
+        done = yield from commit_change(layout, opened, change, now)
+    except CommitConflictError as error:
+        # It speaks of the fence's entry; what became of the job it does not say.
+        raise OutcomeUnknownError(
+            "Whether the job is committed is not known: its fence could not be written, as entries "
+            "were cleaned, or the table was made anew, meanwhile. Nothing was changed.",
+            job=job,
+            remedy="Recover it again.",
+        ) from error
     found = done.entry
     return JobVerdict(found) if found and found.job == job else JobVerdict(fenced=True)

@@ -15,6 +15,7 @@ from zero_rename.committer.errors import (
     CommitStateUnknownError,
     InvalidInputError,
     JobFencedError,
+    OutcomeUnknownError,
     RecordDamagedError,
     SupersededRunError,
     TableMismatchError,
@@ -33,6 +34,7 @@ from zero_rename.log.actions import (
     write_actions,
 )
 from zero_rename.log.change import FENCE, LogBase, LogChange, Overtaking
+from zero_rename.log.checkpointing import make_checkpoint
 from zero_rename.log.committing import EntryCommitted, commit_change
 from zero_rename.log.entries import ListedLog, sort_listing
 from zero_rename.log.job_files import hand_over, take_over
@@ -545,6 +547,33 @@ class TestFences:
         job = table.job("1")
         table.run(recover_job(LAYOUT, job.job, "rescuer", NOW))
         assert table.open().state.transactions[FENCE + job.job].version == 1
+
+    def test_fence_whose_log_is_cleaned_meanwhile_leaves_its_job_unknown(self) -> None:
+        store = MemoryStore()
+        others = LogTable(store)
+        others.make(replace(COLUMNS, properties={"delta.enableExpiredLogCleanup": "true"}))
+        job = others.job("1")
+        happened: list[str] = []
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, s.Put) and request.key == LOG.entry(1) and not happened:
+                happened.append("overtaken")
+                others.append("2")
+                store.clock.advance(FRESH + 1)  # type: ignore[attr-defined]
+            elif isinstance(request, s.Get) and request.key == LOG.hint and len(happened) == 1:
+                happened.append("cleaned")
+                others.append("2")
+                others.append("2")
+                others.run(make_checkpoint(LAYOUT, NOW))
+                for version in range(3):
+                    del store.objects[LOG.entry(version)]
+            return apply(request)
+
+        table = LogTable(store, MemoryDriver(store, fault))
+        with pytest.raises(OutcomeUnknownError, match="Whether the job is committed") as told:
+            table.run(recover_job(LAYOUT, job.job, "rescuer", NOW))
+        assert (told.value.job, len(happened)) == (job.job, 2)
+        assert store.keys(f"{LAYOUT.control}open/") == [f"{LAYOUT.control}open/{job.job}.json"]
 
     def test_commit_and_withdrawal_of_one_job_end_in_one_decision(self, table: LogTable) -> None:
         job = table.job("1")
