@@ -13,8 +13,8 @@ _URL = re.compile(r"(glue|hive)://([A-Za-z0-9_\-]+)(?:/([A-Za-z0-9_\-]+))?/?")
 
 
 def table_name(root: TableRoot) -> str:
-    """Return what a table is called in a catalog, unless told otherwise: the last word of its root,
-    with underscores in place of what no name has."""
+    """Return the name that a table gets in a catalog where none is given: the last word of its
+    root, with underscores for characters that no name has."""
     return re.sub(r"\W", "_", root.prefix.rsplit("/", 1)[-1], flags=re.ASCII)
 
 

@@ -41,7 +41,7 @@ class HiveEntry:
 
     @property
     def is_delta(self) -> bool:
-        """Whether a Delta table is registered."""
+        """Tell whether the entry is of a Delta table."""
         return (self.facts or {}).get("Provider", "").lower() == _DELTA
 
 

@@ -229,7 +229,10 @@ def _places(path: str) -> list[Destination]:
 
 
 def _parsed(path: str) -> UploadsPath:
-    """:raises InvalidInputError: it is no path on S3, or a folder that readers skip."""
+    """Read a path of a bucket or of a folder.
+
+    :raises InvalidInputError: it is no path on S3, or a folder that readers skip.
+    """
     from ..committer.upkeep.upload_selection import UploadsPath
 
     folder = UploadsPath.parse(path)

@@ -36,9 +36,9 @@ def make_checkpoint(layout: LogLayout, now: int) -> Step[int | None]:
         opened = yield from open_log(layout, LogDepth.WHOLE)
         made = _checkpoint_of(layout, opened, adds_as_columns(opened.state.live.values()), now)
         is_there = False
-    if made is not None and is_there:
-        return opened.state.version
-    return None if made is None else (yield from _put(layout, opened.state, *made))
+    if made is None:
+        return None
+    return opened.state.version if is_there else (yield from _put(layout, opened.state, *made))
 
 
 def _checkpoint_of(

@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from ..committer.commit.state.context import Context
-from ..committer.commit.state.found_table import refuse_partition_folder
+from ..committer.commit.state.found_table import refuse_below_swept, refuse_partition_folder
 from ..committer.commit.state.table_kind import TableKind, table_kind
 from ..committer.errors import (
     DamagedError,
@@ -58,7 +58,6 @@ from ..committer.format.parquet.foreign_columns import (
     refuse_unfit,
 )
 from ..committer.format.parquet.foreign_table import ListedTable, read_listed
-from ..committer.format.schema.other_formats import refuse_below_swept
 from ..committer.format.schema.types import find_column
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, ListedObject, Step

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..committer.commit.state.context import Context
-from ..committer.commit.state.found_table import refuse_partition_folder
+from ..committer.commit.state.found_table import refuse_below_swept, refuse_partition_folder
 from ..committer.errors import StoreUnfitError, TableMismatchError
 from ..committer.format.layout import TableRoot, is_job_id
-from ..committer.format.schema.other_formats import find_log, refuse_below_swept
+from ..committer.format.schema.other_formats import find_log
 from ..committer.store.listing import first_object
 from ..committer.store.requests import LifecycleRules, ListedObject, ListLifecycleRules, Step
 

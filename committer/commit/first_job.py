@@ -24,7 +24,6 @@ from ..format.schema.directory import Directory
 from ..format.schema.evolution import evolved, lacked_of, lacking, overwritten
 from ..format.schema.hive_paths import normalise_partition
 from ..format.schema.lost_records import refuse_orphans
-from ..format.schema.other_formats import refuse_below_swept
 from ..format.schema.row_metadata import renamed
 from ..format.schema.spark_types import in_own_types
 from ..store.conditional_put import NotWritten, Uncertain, Written, put_record, write_id_of
@@ -41,7 +40,13 @@ from .found_files import (
 from .others import about_other, outwait
 from .state.context import Context
 from .state.decide import not_confirmed, read_decision
-from .state.found_table import FoundTable, find_table, is_unused, refuse_partition_folder
+from .state.found_table import (
+    FoundTable,
+    find_table,
+    is_unused,
+    refuse_below_swept,
+    refuse_partition_folder,
+)
 from .state.heads import ListedHead, read_head
 from .state.job_state import OpenedJob
 from .state.probe import probe

@@ -248,8 +248,8 @@ def trouble_of(error: Exception) -> Trouble | None:
 
 
 def is_lasting(error: Exception) -> bool:
-    """Whether it is of no use to try again: a certificate that the host does not trust, or a file
-    of trusted ones that it cannot read."""
+    """Tell whether another try cannot help: the host does not trust the certificate, or cannot read
+    the file of those that it trusts."""
     return isinstance(error, boto.SSLError) and was_not_sent(error)
 
 
@@ -263,7 +263,7 @@ def was_not_sent(error: Exception) -> bool:
 
 
 def lacks_certificates(error: Exception) -> bool:
-    """Whether the file of trusted certificates cannot be read, or holds none."""
+    """Tell whether the file of trusted certificates cannot be read, or holds none."""
     if not isinstance(error, boto.SSLError):
         return False
     given = error.kwargs.get("error")

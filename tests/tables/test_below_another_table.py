@@ -11,9 +11,9 @@ from conftest import Bucket
 from support.faults import on
 from support.memory_store import MemoryDriver
 from zero_rename import Table
+from zero_rename.committer.commit.state.found_table import refuse_below_swept
 from zero_rename.committer.errors import InvalidInputError, StoreRefusedError, StoreUnreachableError
 from zero_rename.committer.format.layout import TableRoot
-from zero_rename.committer.format.schema.other_formats import refuse_below_swept
 from zero_rename.committer.store.requests import ListObjects
 from zero_rename.tables import DeltaTable
 

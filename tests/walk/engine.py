@@ -25,7 +25,7 @@ def append(
     world: DeltaWorld, process: Process, job: str, partition: str, rows: Iterable[Row]
 ) -> None:
     """Add a file, by one entry; or none, where somebody else has written that one."""
-    version = len(world.oracle.commits)
+    version = len(world.oracle.commits) - world.careless
     added = _file(world, process, job, partition, rows)
     info = {"operation": "WRITE", "operationParameters": {"mode": "Append"}, "isBlindAppend": True}
     _commit(world, process, job, info, [{"add": added}], version)
@@ -35,12 +35,9 @@ def append_over(
     world: DeltaWorld, process: Process, job: str, partition: str, rows: Iterable[Row]
 ) -> None:
     """Add a file by an entry in the place of the last one, without a condition."""
-    version = len(world.oracle.commits) - 1
-    added = _file(world, process, job, partition, rows)
-    info = {"operation": "WRITE", "operationParameters": {"mode": "Append"}, "isBlindAppend": True}
     world.careless = True
     try:
-        _commit(world, process, job, info, [{"add": added}], version, careful=False)
+        append(world, process, job, partition, rows)
     finally:
         world.careless = False
 
@@ -133,11 +130,12 @@ def _commit(
     info: dict[str, Any],
     actions: list[dict[str, Any]],
     version: int,
-    careful: bool = True,
 ) -> None:
-    """Write the entry of a version; if ``careful``, unless somebody else has."""
+    """Write the entry of a version, unless somebody else has; a careless engine does not look."""
     at = int(world.clock.now * 1000)
     said = {"timestamp": at, "engineInfo": "Apache-Spark/4.1", "txnId": job, **info}
     lines = [{"commitInfo": said}, *actions]
     body = "\n".join(map(json.dumps, lines)).encode()
-    process.driver.perform(s.Put(f"{LOG}{version:020d}.json", body, if_none_match=careful))
+    process.driver.perform(
+        s.Put(f"{LOG}{version:020d}.json", body, if_none_match=not world.careless)
+    )

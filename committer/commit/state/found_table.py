@@ -13,7 +13,7 @@ from ...format.layout import TableRoot, jobs_on_record
 from ...format.records.head import Slot
 from ...format.records.table_record import TableRecord
 from ...format.schema.hive_paths import unescape
-from ...format.schema.other_formats import refuse_below_swept, refuse_other_logs
+from ...format.schema.other_formats import FORMATS, first_of_log, refuse_other_logs
 from ...store.conditional_put import NotWritten, Uncertain, Written, put_record
 from ...store.listing import list_objects
 from ...store.requests import Absent, All, Get, Put, Step
@@ -21,6 +21,7 @@ from .context import Context
 from .decide import read_decision
 from .heads import list_heads, read_head
 from .open_jobs import list_open
+from .tolerance import unless_denied
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,29 @@ def refuse_partition_folder(context: Context) -> Step[None]:
         if found is not None and found.counts:
             raise _no_root(context.root, root, found.record)
     yield from refuse_other_logs(folders)
+
+
+def refuse_below_swept(root: TableRoot) -> Step[None]:
+    """Refuse a root below a table whose clean-up deletes what its log does not name: files of a
+    table below it, too.
+
+    Asked before a table is made: two requests for each folder above it. A folder that these
+    credentials may not list is taken for none.
+
+    :raises InvalidInputError: it lies below such a table.
+    """
+    asked = [(folder, its) for folder in root.around for its in FORMATS if its.sweep]
+    logs = yield from All(tuple(unless_denied(first_of_log(*it), None) for it in asked))
+    for (folder, its), key in zip(asked, logs, strict=True):
+        if key is not None:
+            raise InvalidInputError(
+                f"{root.url} lies below {folder.url}, a table of {its.name}, whose {its.sweep} "
+                "deletes all files there that its log does not name: those of this table, too. "
+                "Nothing was written.",
+                table=root.url,
+                key=key,
+                remedy="Write to a root that lies below no table.",
+            )
 
 
 def refuse_folder_of_others(context: Context) -> Step[None]:

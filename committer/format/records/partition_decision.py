@@ -101,8 +101,8 @@ class PartitionDecision:
 
     @property
     def leaves_rows(self) -> bool:
-        """Whether the job left the partition's rows as they were: it only wrote them again, as a
-        compaction does, or settled a conflict over them."""
+        """Tell whether the job left the partition's rows as they were: it wrote them again, as a
+        compaction does, or only settled a conflict over them."""
         return self.settles_alone or (bool(self.merged) and self.row_changes is None)
 
     @property

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...errors import InvalidInputError, StoreRefusedError, TableMismatchError
+from ...errors import TableMismatchError
 from ...store.listing import first_object
 from ...store.requests import All, ListedObject, Step
 from ..layout import TableRoot
@@ -112,13 +112,15 @@ def refuse_other_logs(folders: Sequence[TableRoot]) -> Step[None]:
     :raises TableMismatchError: a log of another format lies in one of them.
     """
     asked = [(folder, its) for folder in folders for its in FORMATS]
-    logs = yield from All(tuple(_first_of_log(folder, its) for folder, its in asked))
+    logs = yield from All(tuple(first_of_log(folder, its) for folder, its in asked))
     for (folder, its), key in zip(asked, logs, strict=True):
         if key is not None:
             raise _belongs_to(folder, its, key)
 
 
-def _first_of_log(folder: TableRoot, its: OtherFormat) -> Step[str | None]:
+def first_of_log(folder: TableRoot, its: OtherFormat) -> Step[str | None]:
+    """Find the first file of a format's log in a folder, by its key: one request for each thousand
+    files or folders there."""
     prefix = f"{folder.prefix}/{its.folder}/"
 
     def tells(item: ListedObject) -> bool:
@@ -126,40 +128,6 @@ def _first_of_log(folder: TableRoot, its: OtherFormat) -> Step[str | None]:
 
     found = yield from first_object(prefix, tells, direct=True)
     return None if found is None else found.key
-
-
-def refuse_below_swept(root: TableRoot) -> Step[None]:
-    """Refuse a root below a table whose clean-up deletes what its log does not name: files of a
-    table below it, too.
-
-    Asked before a table is made: two requests for each folder above it. A folder that these
-    credentials may not list is taken for none.
-
-    :raises InvalidInputError: it lies below such a table.
-    """
-    names = root.prefix.split("/")
-    above = [TableRoot(root.bucket, "/".join(names[:end])) for end in range(1, len(names))]
-    asked = [(folder, its) for folder in above for its in FORMATS if its.sweep]
-    logs = yield from All(tuple(_first_that_is_told(folder, its) for folder, its in asked))
-    for (folder, its), key in zip(asked, logs, strict=True):
-        if key is not None:
-            raise InvalidInputError(
-                f"{root.url} lies below {folder.url}, a table of {its.name}, whose {its.sweep} "
-                "deletes all files there that its log does not name: those of this table, too. "
-                "Nothing was written.",
-                table=root.url,
-                key=key,
-                remedy="Write to a root that lies below no table.",
-            )
-
-
-def _first_that_is_told(folder: TableRoot, its: OtherFormat) -> Step[str | None]:
-    try:
-        return (yield from _first_of_log(folder, its))
-    except StoreRefusedError as error:
-        if not error.lacks_right:
-            raise
-        return None
 
 
 def delta_error(root: TableRoot, key: str) -> OtherFormatError:
