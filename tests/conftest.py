@@ -52,6 +52,18 @@ _numbers = itertools.count(1)
 Behind = Callable[[Answer], FaultyServer]
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep the format of the log that tests read.
+
+    A logger of PySpark sets JSON for each handler that it is given, and pytest gives its handlers
+    to each logger that does not propagate, as two of PySpark's do.
+    """
+    plugin = session.config.pluginmanager.get_plugin("logging-plugin")
+    assert plugin is not None
+    for handler in (plugin.caplog_handler, plugin.report_handler):
+        handler.setFormatter = lambda _formatter: None
+
+
 @pytest.fixture
 def world() -> World:
     """A table on a store in memory, which no job has made yet."""
