@@ -150,9 +150,19 @@ def gave_way(
     found = [
         place
         for place, its in there.items()
-        if its.supersede(ranks.of(place), replaced.has(place), run)
+        if its.supersede(ranks.of(place), replaced.has(place), run, _where(state, place))
     ]
     return {place: LogSuperseder(job) for place, job in last_jobs(state, found).items()}
+
+
+def _where(state: LogState, place: Partition) -> str:
+    """Say which partition a place is, for an error."""
+    columns = () if state.metadata is None else state.metadata.partition_columns
+    named = (
+        f"{it}={'null' if value is None else value}"
+        for it, value in zip(columns, place, strict=True)
+    )
+    return f"in {'/'.join(named) or 'the table'}"
 
 
 def lost_to(

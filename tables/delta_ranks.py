@@ -18,6 +18,7 @@ from ..committer.errors import SupersededRunError
 from ..committer.format.job_spec import Mode, OnConflict
 from ..committer.format.layout import UNPARTITIONED
 from ..committer.format.run_rank import RunRanks, rank_in
+from ..committer.format.schema.hive_paths import normalise_partition
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.change import LogChange
@@ -87,6 +88,7 @@ def find_superseded(
         return {}
     schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
     scope = scope_of(partitions, schema, by)
+    ranks = ranks.spelled(lambda name: normalise_partition(name, schema, by))
     own = log_ranks(ranks, job, partitions, schema, by)
     found = lost_to(state, scope, run, settles)
     if policy is OnConflict.NEWEST_RUN:

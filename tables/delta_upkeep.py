@@ -8,18 +8,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from ..committer.commit.state.context import Context
 from ..committer.commit.state.old_records import aged, find_aged
 from ..committer.errors import InvalidInputError, RecordDamagedError, ZeroRenameError, first_few
 from ..committer.format.job_spec import MAX_DURATION, NOBODY, Owner
 from ..committer.format.layout import TableRoot, job_in_key, log_job_in_key, new_job_id
 from ..committer.format.records.typed_json import Unfit, from_members
-from ..committer.overview.rival_jobs import RivalJob, meet
+from ..committer.overview.rival_jobs import RivalJob, meet, stored_names
 from ..committer.store.fast_root import is_fast
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, Found, Get, Step
 from ..committer.upkeep.purge import PurgeEntry, remove_objects
 from ..committer.upkeep.recovery import OpenJob, Outcome, Recovered
+from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.job_files import JobFiles
 from ..log.job_steps import recover_job
@@ -82,9 +85,21 @@ def rival_jobs(
     """
     now, found = yield from _open_records(layout)
     rivals = (_rival(job, record, now, appends, run) for job, record in found.items())
-    there = [it for it in rivals if it is not None and meet(partitions, it.partitions)]
+    there = [it for it in rivals if it is not None]
+    if not all(meet(partitions, it.partitions) for it in there):
+        # They may name one partition in two ways.
+        shape = yield from _shape(layout)
+        partitions = stored_names(partitions, shape)
+        there = [replace(it, partitions=stored_names(it.partitions, shape)) for it in there]
+        there = [it for it in there if meet(partitions, it.partitions)]
     waiting = (yield from waiting_jobs(layout)) if there else set()
     return [it for it in there if it.job not in waiting]
+
+
+def _shape(layout: DeltaLayout) -> Step[tuple[pa.Schema, tuple[str, ...]] | None]:
+    """Read the table's columns and partition columns; ``None``: there is no table yet."""
+    metadata = (yield from open_log(layout, LogDepth.BLIND)).state.metadata
+    return None if metadata is None else (arrow_schema(metadata), metadata.partition_columns)
 
 
 def _rival(job: str, record: Found, now: float, appends: bool, run: str | None) -> RivalJob | None:

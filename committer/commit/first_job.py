@@ -230,20 +230,23 @@ def _in_its_case(found: FoundTable, spec: JobSpec) -> JobSpec:
 
 
 def spelled_for(spec: JobSpec, schema: pa.Schema, partition_by: Sequence[str]) -> JobSpec:
-    """Return the job with its partitions named as a table stores them: ``day=01`` of a column of
-    numbers is ``day=1``.
+    """Return the job with its partitions, and those of its ranks, named as a table stores them:
+    ``day=01`` of a column of numbers is ``day=1``.
 
     :raises InvalidInputError: a partition that such a table cannot have.
     """
 
+    def spell(path: str) -> str:
+        return normalise_partition(path, schema, partition_by)
+
     def stored(paths: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        found = (normalise_partition(path, schema, partition_by) for path in paths or ())
-        return None if paths is None else tuple(dict.fromkeys(found))
+        return None if paths is None else tuple(dict.fromkeys(map(spell, paths)))
 
     return replace(
         spec,
         replace_partitions=stored(spec.replace_partitions),
         only_partitions=stored(spec.only_partitions),
+        run_rank=None if spec.run_rank is None else spec.run_rank.spelled(spell),
     )
 
 

@@ -12,8 +12,10 @@ from ..format.job_spec import Mode, OnConflict, OnSuperseded
 from ..format.layout import UNPARTITIONED
 from ..format.records.head import HeadState, Slot
 from ..format.run_rank import RunRank, RunRanks
+from ..format.schema.hive_paths import normalise_partition
 from ..store.requests import All, Step
 from .state.context import Context
+from .state.found_table import find_table
 from .state.heads import read_head
 from .state.job_state import OpenedJob
 
@@ -64,7 +66,8 @@ def _gives_way(
         return False
     if ranks.has_lost(run):
         return True
-    return policy is OnConflict.NEWEST_RUN and ranks.supersede(rank(), replaces, run)
+    where = f"in {called(state.slot.name)}"
+    return policy is OnConflict.NEWEST_RUN and ranks.supersede(rank(), replaces, run, where)
 
 
 def is_newest(opened: OpenedJob, state: HeadState, replaces: bool) -> bool:
@@ -128,13 +131,18 @@ def find_superseded(
     run: str | None = None,
     policy: OnConflict = OnConflict.NEWEST_RUN,
 ) -> Step[dict[str, SupersededBy]]:
-    """Look in which partitions a run gives way that is about to begin a job: a request for each.
-    What comes after this look the job finds as it claims.
+    """Look in which partitions a run gives way that is about to begin a job: a request for each,
+    and one where the ranks name partitions. What comes after this look the job finds as it claims.
 
     :param replaces: whether the job replaces partitions; else it appends.
     :param run: the run's key, if it has one.
     :raises InvalidInputError: the ranks do not compare.
     """
+    if set(ranks.by_partition) - {UNPARTITIONED}:
+        found = yield from find_table(context)
+        if found is not None and found.counts:
+            shape = found.record.schema, found.record.partition_by
+            ranks = ranks.spelled(lambda name: normalise_partition(name, *shape))
     slots = [Slot.partition(context.root, name) for name in partitions]
     states = yield from All(tuple(read_head(context, slot) for slot in slots))
     return {

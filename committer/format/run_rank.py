@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -69,14 +69,15 @@ class RunRank:
                 f"run_rank is {given!r}; nothing was sent.", remedy=f"Give {_WANTED}."
             ) from error
 
-    def check_kind(self, other: RunRank | None) -> None:
+    def check_kind(self, other: RunRank | None, where: str = "that are there") -> None:
         """Refuse to compare a rank with one that is measured in another thing.
 
+        :param where: says which rows have the other one, for the error.
         :raises InvalidInputError: the two are.
         """
         if other is not None and other.kind is not self.kind:
             raise InvalidInputError(
-                f"The run's rank is {self}, and the rank of the rows that are there is {other}: a "
+                f"The run's rank is {self}, and the rank of the rows {where} is {other}: a "
                 f"{self.kind} and a {other.kind} do not say which run is newer. Nothing of this "
                 "job is visible.",
                 remedy="Give all runs of a table ranks of one kind, by run_rank. To begin with "
@@ -155,6 +156,20 @@ class RunRanks:
     def rank(self, partition: str) -> RunRank | None:
         """Return the run's rank in a partition; ``None``: it has none there."""
         return self.by_partition.get(partition, self.by_partition.get(UNPARTITIONED))
+
+    def spelled(self, spell: Callable[[str], str]) -> RunRanks:
+        """Return the ranks by the names that a table gives its partitions. Of two for one partition
+        the newer one counts.
+
+        :param spell: returns a partition's name as the table stores it.
+        :raises InvalidInputError: the table cannot have one of them, or two do not compare.
+        """
+        found: dict[str, RunRank] = {}
+        for name, rank in self.by_partition.items():
+            stored = name if name == UNPARTITIONED else spell(name)
+            if rank.is_newer_than(found.get(stored)):
+                found[stored] = rank
+        return RunRanks(found)
 
     def __str__(self) -> str:
         said = {name: rank_to_json(it) for name, it in self.by_partition.items()}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from ..commit.state.context import Context
 from ..commit.state.found_table import find_table
@@ -12,6 +14,7 @@ from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, first_few
 from ..format.job_spec import NOBODY, Mode, Owner
 from ..format.records.decision import Verdict
+from ..format.schema.hive_paths import spelled_as_stored
 from ..store.requests import All, Step
 from ..upkeep.recovery import JudgedJob, judge_job, known
 
@@ -41,14 +44,17 @@ def find_rivals(
     aborted, or silent for so long that it counts as dead, is not at work. Two appends are no
     rivals. A LIST, and where jobs are open two requests for each.
 
-    :param partitions: as the table spells them; none: any.
+    :param partitions: none: any.
     :param appends: whether the run appends.
     :param run: its idempotency key, whose own jobs are no rivals.
     """
     jobs = sorted((yield from list_open(context)))
     if not jobs:
         return []
-    context, _ = yield from known(context, (yield from find_table(context)))
+    found = yield from find_table(context)
+    shape = None if found is None else (found.record.schema, found.record.partition_by)
+    mine = stored_names(partitions, shape)
+    context, _ = yield from known(context, found)
     judged = yield from All(tuple(or_damage(judge_job(context, job, None)) for job in jobs))
     rivals = []
     for it in judged:
@@ -61,16 +67,28 @@ def find_rivals(
             continue
         is_own = run is not None and record.idempotency_key == run
         both_append = appends and record.mode is Mode.APPEND
-        if not is_own and not both_append and meet(partitions, record.partitions):
-            rivals.append(
-                RivalJob(record.job, record.owner, it.entry.silent_for, record.partitions)
-            )
+        theirs = stored_names(record.partitions, shape)
+        if not is_own and not both_append and meet(mine, theirs):
+            rivals.append(RivalJob(record.job, record.owner, it.entry.silent_for, theirs))
     return rivals
 
 
 def _is_at_work(it: JudgedJob) -> bool:
     is_aborted = it.decided is not None and it.decided.decision.verdict is Verdict.ABORT
     return not is_aborted and it.entry.silent_for < it.allowed
+
+
+def stored_names(
+    partitions: Collection[str], shape: tuple[pa.Schema, Sequence[str]] | None
+) -> tuple[str, ...]:
+    """Return partitions as the table stores them: two jobs may name one in two ways, ``day=1`` and
+    ``day=01``.
+
+    :param shape: the table's columns and partition columns; ``None``: there is no table yet.
+    """
+    if shape is None:
+        return tuple(partitions)
+    return tuple(spelled_as_stored(path, *shape) for path in partitions)
 
 
 def meet(mine: Collection[str], others: Collection[str]) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
-from ..commit.state.found_table import read_table
+from ..commit.state.found_table import FoundTable, find_table, read_table
 from ..commit.state.heads import read_head
 from ..commit.state.open_jobs import OpenEntry, list_open, read_open
 from ..commit.state.partition_files import files_of_head
@@ -23,6 +23,7 @@ from ..format.records.data_file import DataFile
 from ..format.records.head import HeadState, Slot
 from ..format.records.partition_ranks import SettledRuns, Settling
 from ..format.records.run_conflict import ConflictingRun, RunConflict
+from ..format.schema.hive_paths import spelled_as_stored
 from ..store.requests import All, Step
 
 #: Advice where rows cannot be brought back.
@@ -128,10 +129,11 @@ def refuse_open_jobs(context: Context, partition: str, but: str | None = None) -
     """
     jobs = yield from list_open(context)
     found = yield from All(tuple(read_open(context, job) for job in sorted(jobs)))
+    table = (yield from find_table(context)) if found else None
     for entry in found:
         if entry is None or (entry.record and but and entry.record.idempotency_key == but):
             continue
-        if _may_write(entry, partition):
+        if _may_write(entry, partition, table):
             if (yield from read_decision(context, entry.job)) is not None:
                 continue
             raise OtherJobError(
@@ -143,9 +145,14 @@ def refuse_open_jobs(context: Context, partition: str, but: str | None = None) -
             )
 
 
-def _may_write(entry: OpenEntry, partition: str) -> bool:
+def _may_write(entry: OpenEntry, partition: str, table: FoundTable | None) -> bool:
     record = entry.record
-    return record is None or not record.partitions or partition in record.partitions
+    if record is None or not record.partitions:
+        return True
+    if table is None:
+        return partition in record.partitions
+    shape = table.record.schema, table.record.partition_by
+    return partition in {spelled_as_stored(name, *shape) for name in record.partitions}
 
 
 def _in_words(partition: str) -> str:

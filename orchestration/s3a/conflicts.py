@@ -262,7 +262,10 @@ def superseding(loads: Loads, mine: TryRecord, compares: bool) -> dict[str, Supe
         )
         for name, it in loads.partitions.items()
         if it.ranks.has_lost(run)
-        or (compares and it.ranks.supersede(mine.rank, replaces(mine), run))
+        or (
+            compares
+            and it.ranks.supersede(mine.rank, replaces(mine), run, f"in {name or 'the table'}")
+        )
     }
 
 

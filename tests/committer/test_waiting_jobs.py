@@ -11,14 +11,22 @@ from conftest import Bucket
 
 from support.pauses import Pauses
 from zero_rename import Table
-from zero_rename.committer import CommitConflictError, InvalidInputError
+from zero_rename.committer import (
+    CommitConflictError,
+    InvalidInputError,
+    OtherJobError,
+    SupersededRunError,
+)
 from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.format.run_rank import RunRank, RunRanks
 from zero_rename.committer.write_job import WriteJob
 from zero_rename.spark.write_target import resolve
+from zero_rename.tables import DeltaTable
 
 pytestmark = [pytest.mark.memory_s3]
 HOUR = timedelta(hours=1)
 COLUMNS = pa.schema([("day", pa.string()), ("delay", pa.int64())])
+NUMBERS = pa.schema([("day", pa.int64()), ("delay", pa.int64())])
 
 
 @pytest.fixture
@@ -39,7 +47,7 @@ def write(job: WriteJob, *delays: int, day: str = "1") -> None:
 
 
 def delays(table: Table) -> list[int]:
-    return sorted(table.to_arrow()["delay"].to_pylist())
+    return sorted(table.scan().to_arrow()["delay"].to_pylist())
 
 
 def test_the_later_job_waits_and_loads_on_top(table: Table, pauses: Pauses) -> None:
@@ -103,3 +111,68 @@ def test_hadoops_committers_refuse_it_outside_an_operator() -> None:
     with pytest.raises(InvalidInputError, match="notices no other runs by itself"):
         resolve("s3://bucket/t", Handoff(), committer="magic", wait_for_other_runs=60)
     assert resolve("s3://bucket/t", Handoff(), wait_for_other_runs=60).wait_for_other_runs == 60
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+@pytest.mark.parametrize(("own", "others"), [("day=1", "day=01"), ("day=01", "day=1")])
+def test_partition_that_the_other_job_spells_in_another_way_is_the_same(
+    s3_bucket: Bucket, kind: Any, own: str, others: str
+) -> None:
+    table = kind(f"s3://{s3_bucket.name}/{kind.__name__}")
+    write_numbers(table.job(NUMBERS, partition_by=["day"]))
+    replaces: dict[str, Any] = {"mode": "overwrite"}
+    other = table.job(NUMBERS, replace_partitions=[others], **replaces)
+    with other:
+        other.write(pa.table({"day": [1], "delay": [2]}, schema=NUMBERS))
+        assert [it.job for it in table.rival_jobs([own], False)] == [other.job]
+        assert table.rival_jobs(["day=2"], False) == []
+        assert table.rival_jobs(["day=x"], False) == []
+        if isinstance(table, Table):
+            with pytest.raises(OtherJobError, match="may write day=1"):
+                table.refuse_open_jobs("day=1")
+        job = table.job(NUMBERS, replace_partitions=[own], wait_for_other_runs=0.001, **replaces)
+        with pytest.raises(CommitConflictError, match="Another run is at work"):
+            job.__enter__()
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+def test_ranks_count_in_partitions_that_they_spell_in_another_way(
+    s3_bucket: Bucket, kind: Any
+) -> None:
+    table = kind(f"s3://{s3_bucket.name}/{kind.__name__}")
+    newest: dict[str, Any] = {"mode": "overwrite", "on_conflict": "newest_run"}
+    newer, older = (RunRanks({"day=01": RunRank.of(it)}) for it in (2, 1))
+    write_numbers(table.job(NUMBERS, partition_by=["day"], run_rank=newer, **newest))
+    assert table.newer_runs(["day=1"], older, replaces=True).keys() == {"day=1"}
+    assert table.newer_runs(["day=1"], newer, replaces=True) == {}
+    with pytest.raises(SupersededRunError):
+        write_numbers(table.job(NUMBERS, run_rank=older, **newest), 7)
+    write_numbers(table.job(NUMBERS, run_rank=RunRanks({"day=001": RunRank.of(3)}), **newest), 8)
+    assert delays(table) == [8]
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+def test_rank_of_a_partition_that_the_table_cannot_have_is_refused(
+    s3_bucket: Bucket, kind: Any
+) -> None:
+    table = kind(f"s3://{s3_bucket.name}/{kind.__name__}")
+    write_numbers(table.job(NUMBERS, partition_by=["day"]))
+    ranks = RunRanks({"month=1": RunRank.of(1)})
+    with pytest.raises(InvalidInputError, match="month=1"):
+        write_numbers(table.job(NUMBERS, run_rank=ranks, on_conflict="newest_run"))
+    assert table.open_jobs() == []
+
+
+def write_numbers(job: WriteJob, delay: int = 1) -> None:
+    with job:
+        job.write(pa.table({"day": [1], "delay": [delay]}, schema=NUMBERS))
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+def test_ranks_that_do_not_compare_name_the_partition(s3_bucket: Bucket, kind: Any) -> None:
+    table = kind(f"s3://{s3_bucket.name}/{kind.__name__}")
+    newest: dict[str, Any] = {"mode": "overwrite", "on_conflict": "newest_run"}
+    write_numbers(table.job(NUMBERS, partition_by=["day"], run_rank=1, **newest))
+    with pytest.raises(InvalidInputError, match="the rank of the rows in day=1 is 1: a time"):
+        write_numbers(table.job(NUMBERS, run_rank="2026-01-01", **newest))
+    assert delays(table) == [1]

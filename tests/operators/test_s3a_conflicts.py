@@ -148,7 +148,7 @@ class TestNewestRun:
     def test_ranks_of_two_kinds_fail_for_good(self, tables: Tables, spark: FakeSpark) -> None:
         self.load(tables, LATER, run_rank=7)
         calls = len(spark.calls())
-        with pytest.raises(AirflowFailException, match="rank of the rows that are there is 7"):
+        with pytest.raises(AirflowFailException, match="rank of the rows in day=1 is 7"):
             self.load(tables, EARLIER)
         assert len(spark.calls()) == calls
 

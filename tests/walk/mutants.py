@@ -628,7 +628,7 @@ RUNS = (
     Mutant(
         "no run gives way to a newer one",
         "commit.newest_run",
-        "return policy is OnConflict.NEWEST_RUN and ranks.supersede(rank(), replaces, run)",
+        "return policy is OnConflict.NEWEST_RUN and ranks.supersede(rank(), replaces, run, where)",
         "return False",
         ("append by rank", "replace by rank"),
     ),

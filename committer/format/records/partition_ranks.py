@@ -85,11 +85,18 @@ class PartitionRanks:
         settled."""
         return self.settled is not None and run in self.settled.losers
 
-    def supersede(self, rank: RunRank | None, replaces: bool, run: str | None = None) -> bool:
+    def supersede(
+        self,
+        rank: RunRank | None,
+        replaces: bool,
+        run: str | None = None,
+        where: str = "that are there",
+    ) -> bool:
         """Tell whether a newer run has written what a run would replace or add to. Appends never
         supersede appends, and nothing that was settled for a run supersedes it.
 
         :param run: the run's key, if it has one.
+        :param where: says where the rows are, for the error.
         :raises InvalidInputError: ranks of two kinds.
         """
         if self.settled is not None and run is not None and self.settled.stands == run:
@@ -97,7 +104,7 @@ class PartitionRanks:
         theirs = self.against(replaces)
         if rank is not None:
             # Also for an append beside appends: no replace could be compared with both.
-            rank.check_kind(self.newest)
+            rank.check_kind(self.newest, where)
         if theirs is None or rank is None:
             return theirs is not None
         return not rank.is_newer_than(theirs) and rank != theirs

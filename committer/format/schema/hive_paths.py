@@ -229,6 +229,15 @@ def normalise_partition(path: str, schema: pa.Schema, partition_by: Sequence[str
     return partition_path(values, schema)
 
 
+def spelled_as_stored(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> str:
+    """Return a partition's name as the table stores it; a name of none that the table can have as
+    it is: of another job, which is refused for it."""
+    try:
+        return normalise_partition(path, schema, partition_by)
+    except InvalidInputError:
+        return path
+
+
 def _check_characters(text: str, what: str) -> None:
     """Refuse what neither UTF-8 nor the XML of S3's requests (DeleteObjects) can carry."""
     try:

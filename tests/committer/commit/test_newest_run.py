@@ -282,7 +282,7 @@ class TestRefused:
         world.load(DAY1, run_rank=7, **NEWEST)
         with pytest.raises(
             InvalidInputError,
-            match=r"is 2013-01-01T00:00:00\+00:00, and the rank of the rows that are there is 7",
+            match=r"is 2013-01-01T00:00:00\+00:00, and the rank of the rows in day=1 is 7",
         ):
             world.load(DAY1, run_rank=date(2013, 1, 1), **NEWEST)
         world.assert_clean()
@@ -293,7 +293,7 @@ class TestRefused:
     def test_append_of_another_kind_than_the_appends_that_are_there(self, world: World) -> None:
         """No replace could be compared with both."""
         first = world.load(DAY1, run_rank=7, **APPEND)
-        with pytest.raises(InvalidInputError, match="rank of the rows that are there is 7"):
+        with pytest.raises(InvalidInputError, match="rank of the rows in day=1 is 7"):
             world.load(DAY1, run_rank=date(2013, 1, 1), **APPEND)
         assert world.jobs_of(DAY1) == [first.job]
         world.assert_clean()
