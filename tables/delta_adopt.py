@@ -202,6 +202,9 @@ def plan_adoption(
         listed = yield from read_listed(root, footers.read)
     except SnapshotGoneError as error:
         raise _at_work(root, error.key or root.url) from error
+    except DamagedError:
+        yield from _refuse_table(root, layout)  # Made meanwhile: its files are no lost table's.
+        raise
     if listed is None:
         raise TableNotFoundError("There are no Parquet files to adopt.", table=root.url)
     listing = yield from list_objects(f"{root.prefix}/")

@@ -185,10 +185,10 @@ def _ranks_after(opened: OpenedJob, target: Target, state: HeadState | None) -> 
 def _usual_ranks(opened: OpenedJob, target: Target, state: HeadState) -> PartitionRanks:
     """Return the ranks that a partition has after a job that settles nothing there."""
     name = target.partition
-    if name not in opened.spec.merges:
+    if name not in opened.spec.merges and name not in opened.spec.row_changes:
         run = opened.spec.idempotency_key
         return state.head.ranks.after(opened.rank(name), target.replaces, run)
-    # Rows that were there stay, in files of this job; of a merge some are new.
+    # Rows that were there stay, in files of this job; of a merge some are new, or all.
     given = opened.spec.run_rank
     rank = given.rank(name) if given and name in opened.spec.row_changes else None
     return state.head.ranks.after(rank, replaces=False)

@@ -26,9 +26,10 @@ def table_exists(context: Context) -> Step[bool]:
     return found is not None and found.counts
 
 
-def current_table(context: Context) -> Step[TableRecord | ListedTable]:
+def current_table(context: Context, as_spelled: bool = False) -> Step[TableRecord | ListedTable]:
     """A table's record; where there is none, what the files that are there come to.
 
+    :param as_spelled: of files, as :func:`.read_listed` has it.
     :raises TableNotFoundError: no record and no files.
     :raises InvalidInputError: the root is a partition of a table.
     :raises TableMismatchError: no record, and the files are not one table, or are one of another
@@ -41,7 +42,7 @@ def current_table(context: Context) -> Step[TableRecord | ListedTable]:
             yield from refuse_partition_folder(context)
             listed = problem = None
             try:
-                listed = yield from read_listed(context.root, context.read_columns)
+                listed = yield from read_listed(context.root, context.read_columns, as_spelled)
             except ZeroRenameError as error:
                 problem = error
             if (yield from table_exists(context)):

@@ -35,7 +35,7 @@ from ..errors import (
 from ..format.job_spec import Coordination, JobSpec, OnConflict, Owner, SchemaMode, SuccessMarkers
 from ..format.layout import job_in_key
 from ..format.parquet.foreign_columns import ForeignFile, joined
-from ..format.parquet.foreign_table import ListedTable, read_listed
+from ..format.parquet.foreign_table import ListedTable
 from ..format.run_rank import NO_RANK
 from ..format.schema.directory import canonical_name, is_data_file
 from ..format.schema.evolution import evolved
@@ -293,11 +293,8 @@ def _note(
 
 def adopt_current(context: Context, owner: Owner, apply: bool) -> Step[AdoptReport]:
     """As :meth:`.table.Table.adopt`."""
-    found = yield from current_table(context)
-    if not isinstance(found, ListedTable):
-        yield from refuse_other_logs([context.root])
-        return (yield from adopt(context, owner, apply))
-    listed = yield from read_listed(context.root, context.read_columns, as_spelled=True)
-    if listed is None:
-        return (yield from adopt_current(context, owner, apply))
-    return (yield from adopt(context, owner, apply, listed.schema, listed.partition_by))
+    found = yield from current_table(context, as_spelled=True)
+    if isinstance(found, ListedTable):
+        return (yield from adopt(context, owner, apply, found.schema, found.partition_by))
+    yield from refuse_other_logs([context.root])
+    return (yield from adopt(context, owner, apply))

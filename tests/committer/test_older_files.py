@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -436,6 +437,33 @@ class TestAdopting:
         assert older.ids() == ALL
         older.load([99], day=1)
         assert older.ids() == [*ALL, 99]
+
+    def test_first_job_at_any_moment_loses_nothing_and_is_no_damage(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        moments = adopted = 0
+        while True:
+            older = Directory(monkeypatch)
+            older.parquet("day=1/part-0.parquet", ALL)
+            left = [moments]
+
+            def fault(
+                request: Any, apply: Any, older: Directory = older, left: list[int] = left
+            ) -> Any:
+                left[0] -= 1
+                if left[0] == -1:
+                    older.load([99], day=1)
+                return apply(request)
+
+            older.driver.fault = fault
+            with suppress(RefusedError):
+                adopted += bool(older.table.adopt(apply=True).entries)
+            if left[0] >= 0:
+                break
+            assert older.ids() == [*ALL, 99]
+            assert older.table.verify() == []
+            moments += 1
+        assert moments > adopted > 0
 
     def test_spelled_values_become_strings(self, empty: Directory) -> None:
         empty.parquet("month=01/part-0.parquet", [1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.memory_store import MemoryDriver, MemoryStore
+from support.protocol import memory_table
 from zero_rename.committer.errors import (
     CommitConflictError,
     RefusedError,
@@ -317,6 +319,28 @@ class TestMeanwhile:
                 size = adds(store)["day=2013-01-01/a.parquet"]["size"]
                 changed = size != len(store.objects[key].body)
                 assert key in told.unfit or not changed or told is moments[-1][1]
+
+    def test_table_of_directories_that_appears_is_no_damage(self) -> None:
+        """Once its files lie there."""
+
+        def other(store: MemoryStore) -> None:
+            data = delays(9).append_column("day", pa.array([date(2013, 1, 1)]))
+            with (
+                suppress(TableMismatchError),  # Once the entry is there.
+                memory_table(store).job(data.schema, partition_by=["day"]) as job,
+            ):
+                job.write(data)
+
+        moments = self.each_moment(other)
+        kinds = set()
+        for store, told in moments:
+            if isinstance(told, RefusedError):
+                assert isinstance(told, TableMismatchError), told
+                kinds.add("refused")
+            elif "flights/_zero_rename/table.json" in store.objects:
+                assert told.unfit
+                kinds.add("told")
+        assert kinds == {"refused", "told"}
 
     def test_log_that_appears_is_a_conflict(self) -> None:
         def other(store: MemoryStore) -> None:

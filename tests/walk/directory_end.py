@@ -77,11 +77,11 @@ def _no_claims(world: World) -> None:
 
 
 def _slept(world: World, job: str) -> bool:
-    """Whether a job was open between two operations, and was fenced."""
+    """Whether a job was open while others were at work, and was fenced."""
     number = int(job[-16:-8])
     every = list(world.plan.operations)
     every += [it.operation for operation in every for it in operation.beside]
-    opens = any(it.number == number and it.verb == "open" for it in every)
+    opens = any(it.number == number and (it.verb == "open" or it.beside) for it in every)
     return opens and job in world.oracle.aborts
 
 

@@ -313,6 +313,18 @@ def test_compaction_keeps_the_settlement(lake: Lake) -> None:
         lake.load("newer", 5, 1, clear=1)
 
 
+def test_merge_into_a_partition_without_rows_keeps_the_settlement(lake: Lake) -> None:
+    """A merge replaces no run, whether or not rows are there."""
+    lake.plan("older", 5, {1: ("newer",)})
+    lake.load("older", 1, 1, 2, clear=1)
+    lake.table.delete([("day", "==", 1)])
+    lake.table.merge(pa.table({"value": [7], "day": [1]}), ["value"])
+    assert lake.days == {1: 7, 2: 1}
+    assert lake.settled(1) == SettledRuns("older", ("newer",))
+    with pytest.raises(SupersededRunError):
+        lake.load("newer", 5, 1, clear=1)
+
+
 def test_table_says_before_a_job_begins_in_which_partitions_a_loser_gives_way(lake: Lake) -> None:
     lake.plan("older", 5, {1: ("newer",)})
     lake.load("older", 1, 1, 2, clear=1)
