@@ -161,13 +161,14 @@ class RewritableTable(ReadableTable):
         :param encryption: by the store, of the new table: SSE-S3, SSE-KMS or DSSE-KMS; ``None``:
             in the same bucket as of this table, in another the bucket's own.
         :param encryption_key: the KMS key, by its id, ARN or alias; ``None``: the account's own.
-        :raises InvalidInputError: ``new`` holds files, has been emptied since it was copied to, or
-            is no table root; or an encryption that cannot be right.
+        :raises InvalidInputError: ``new`` is this table, holds files, has been emptied since it was
+            copied to, or is no table root; or an encryption that cannot be right.
         :raises SnapshotGoneError: a file is gone, or one without a record changed, meanwhile.
         :raises DamagedError: a file has not the bytes that were committed.
         :raises TableMismatchError: ``new`` is an empty table of another kind or other columns.
         """
         new = self._other(new)
+        self._refuse_own_root(new)
         state = self.state()
         if not new.exists():
             _refuse_files(new)  # Of another writer: not even the record of a job is left there.
@@ -206,6 +207,19 @@ class RewritableTable(ReadableTable):
                 error,
             )
         return Copied.of(state, job.committed, on_server, changed)
+
+    def _refuse_own_root(self, new: ReadableTable) -> None:
+        """See that a table to copy to is another one. A bucket of that name may be in another store
+        as well.
+
+        :raises InvalidInputError: it is this table.
+        """
+        if new.root == self.root and new.driver.clients == self.driver.clients:
+            raise InvalidInputError(
+                "A table cannot be copied onto itself. Nothing was copied.",
+                table=self.root.url,
+                remedy="Name another root.",
+            )
 
     def _other(self, new: object) -> ReadableTable:
         """Return a table to copy to, which may be named by its URL.

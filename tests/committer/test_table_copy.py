@@ -178,6 +178,17 @@ class TestRefused:
             old.copy(new)
         assert values(new) == [9]
 
+    @pytest.mark.parametrize("empty", [False, True])
+    def test_own_root_is_refused_and_no_job_is_left_on_record(
+        self, old: Table, store: MemoryStore, empty: bool
+    ) -> None:
+        if empty:
+            old.delete([("value", ">=", 0)])
+        before = store.keys()
+        with pytest.raises(InvalidInputError, match="onto itself"):
+            old.copy(memory_table(store, f"{old.root.url}/"))
+        assert store.keys() == before
+
     def test_a_root_that_holds_files_of_others(self, old: Table, store: MemoryStore) -> None:
         store.apply(s.Put("copied/day=1/part-0.parquet", _parquet(rows(9).drop(["day"]))))
         with pytest.raises((InvalidInputError, TableMismatchError)):
