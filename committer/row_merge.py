@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -115,8 +116,14 @@ class MergeRows:
         if name is None or name not in new.schema.names:
             return pa.repeat(pa.scalar(False), len(old))
         own, given = old.column(name), new.column(name)
+        if pa.types.is_null(own.type):
+            return pa.repeat(pa.scalar(False), len(old))
         known = pc.and_(own.is_valid(), given.is_null())
-        return pc.or_(known, pc.fill_null(pc.greater(own, given), False))
+        late = pc.or_(known, pc.fill_null(pc.greater(own, given), False))
+        if pa.types.is_floating(own.type):  # NaN is the greatest, as it is for Spark.
+            beyond = pc.and_not(pc.is_nan(own), pc.is_nan(given))
+            late = pc.or_(late, pc.fill_null(beyond, False))
+        return late
 
     def _changed(
         self, old: pa.RecordBatch, new: pa.RecordBatch, partition: str, where: pa.Array
@@ -266,7 +273,7 @@ def _last_of_each(
     """
     numbers = pa.array(range(len(given)), pa.int64())
     if merge.latest_by is not None:
-        latest = _array(given, merge.latest_by)
+        latest = _comparable(_array(given, merge.latest_by), merge.latest_by, url)
         frame = pa.table({"code": codes, "latest": latest})
         last = frame.group_by("code").aggregate([("latest", "max")])
         at = pc.index_in(codes, last["code"].combine_chunks())
@@ -282,6 +289,28 @@ def _last_of_each(
     named = merge.on if merge.across else dict.fromkeys([*merge.on, *by])
     key = ", ".join(f"{name}={given[name][row].as_py()!r}" for name in named)
     raise several_rows("rows", len(doubled), key, merge.latest_by, url)
+
+
+def _comparable(latest: pa.Array, name: str, url: str) -> pa.Array:
+    """Return the values of ``latest_by`` in a type of which Arrow finds the greatest.
+
+    :raises UnsupportedTypeError: they are in no order.
+    """
+    kind = latest.type
+    if pa.types.is_nested(kind):
+        raise UnsupportedTypeError(
+            f"latest_by={name!r} is of type {kind}, whose values are in no order; nothing was "
+            "merged.",
+            table=url,
+            remedy="Name a column of numbers, texts, dates or times.",
+        )
+    if pa.types.is_null(kind) or pa.types.is_duration(kind):
+        return latest.cast(pa.int64())
+    if pa.types.is_floating(kind):
+        # NaN is the greatest, as it is for Spark; Arrow would pass over it beside other values.
+        order = pc.rank(latest, "ascending", tiebreaker="dense")
+        return pc.if_else(latest.is_null(), None, order)
+    return latest
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:
@@ -340,11 +369,24 @@ class KeyIndex:
 
 def are_different(old: pa.Array, new: pa.Array) -> pa.Array:
     """Of each pair of values whether they are not the same: null is null, and NaN is NaN."""
+    if pa.types.is_null(old.type):
+        return pa.repeat(pa.scalar(False), len(old))
     if pa.types.is_nested(old.type):
         pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
-        return pa.array([a != b for a, b in pairs], pa.bool_())
+        return pa.array([not _is_same(a, b) for a, b in pairs], pa.bool_())
     different = pc.fill_null(pc.not_equal(old, new), False)
     if pa.types.is_floating(old.type):
         both = pc.fill_null(pc.and_(pc.is_nan(old), pc.is_nan(new)), False)
         different = pc.and_not(different, both)
     return pc.or_(different, pc.xor(old.is_null(), new.is_null()))
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Tell whether two nested values are the same: NaN is NaN."""
+    if old == new or (old != old and new != new):
+        return True
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(_is_same(it, new[name]) for name, it in old.items())
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple):
+        return len(old) == len(new) and all(map(_is_same, old, new))
+    return False

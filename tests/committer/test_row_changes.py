@@ -21,7 +21,13 @@ from support.faults import Crash, on
 from support.memory_store import MemoryStore
 from support.protocol import ROOT, memory_table
 from support.row_model import Delete, Load, Merge, Model, Step, sequences
-from zero_rename.committer import CommitConflictError, InvalidInputError, Table, TableMismatchError
+from zero_rename.committer import (
+    CommitConflictError,
+    InvalidInputError,
+    Table,
+    TableMismatchError,
+    UnsupportedTypeError,
+)
 from zero_rename.committer.format.records.decision import CondensedDecision, Decision
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.store.requests import Get, Put
@@ -119,6 +125,46 @@ class TestMerge:
         assert told[0]["partitions_left"] == 1
         assert told[0]["bytes_read"] == done.bytes_read > 0
         assert told[0]["bytes"] == done.bytes_written
+
+    def test_columns_of_nulls_and_nan_in_nested_values_are_the_same(self, table: Table) -> None:
+        columns = {"k": [1, 2], "empty": pa.nulls(2), "p": ["x", "x"]}
+        nested = [{"v": [1.0, NAN]}, {"v": None}]
+        rows = pa.table({**columns, "nested": pa.array(nested)})
+        with table.job(rows.schema, partition_by=["p"]) as job:
+            job.write(rows)
+        assert table.merge(rows, on=["k"]).rows == RowChanges(unchanged=2)
+        other = pa.array([{"v": [1.0, 2.0]}, {"v": []}], rows.schema.field("nested").type)
+        changed = rows.set_column(rows.column_names.index("nested"), "nested", other)
+        assert table.merge(changed, on=["k"]).rows == RowChanges(updated=2)
+
+    def test_nan_is_the_greatest_of_latest_by_in_whichever_order_rows_come(self) -> None:
+        low, high = (1, "low", 5.0, "x"), (1, "high", NAN, "x")
+        for batches in ([[low], [high]], [[high], [low]], [[low, high]], [[high, low]]):
+            table = memory_table(MemoryStore())
+            put(table, (1, "none", None, "x"))
+            for rows in batches:
+                table.merge(arrow(*rows), on=["k"], latest_by="v")
+            assert held(table) == texts(high)
+
+    @pytest.mark.parametrize("kind", [pa.duration("us"), pa.null(), pa.time64("us")])
+    def test_latest_by_of_any_ordered_type(self, table: Table, kind: pa.DataType) -> None:
+        values = [None, None] if kind == pa.null() else [2, 1]
+        rows = pa.table({"k": [1, 2], "at": pa.array(values, kind), "p": ["x", "x"]})
+        with table.job(rows.schema, partition_by=["p"]) as job:
+            job.write(rows)
+        assert table.merge(rows, on=["k"], latest_by="at").rows == RowChanges(unchanged=2)
+        both = rows.set_column(0, "k", pa.array([1, 1]))
+        if kind == pa.null():
+            with pytest.raises(InvalidInputError, match="1 key of the rows"):
+                table.merge(both, on=["k"], latest_by="at")
+        else:
+            assert table.merge(both, on=["k"], latest_by="at").rows == RowChanges(unchanged=2)
+
+    def test_latest_by_of_nested_values_is_refused(self, table: Table) -> None:
+        rows = pa.table({"k": [1], "at": [[1]], "p": ["x"]})
+        with pytest.raises(UnsupportedTypeError, match="latest_by='at' is of type list"):
+            table.merge(rows, on=["k"], latest_by="at", partition_by=["p"])
+        assert not table.exists()
 
     def test_a_run_that_changes_nothing_says_so(self, table: Table) -> None:
         put(table, (1, "a", 1.0, "x"))

@@ -242,7 +242,7 @@ class _FileReader:
             return self._calendar.rebase(column, iter(self._physical_types[name]))
         except InvalidInputError as error:
             raise TableMismatchError(
-                f"The column {name} of a foreign file cannot be read: {error.message}. Nothing was "
+                f"The column {name} of a foreign file cannot be read: {error.message.rstrip('.')}. Nothing was "
                 "written.",
                 key=self._file.key,
                 remedy='Read the table by Spark, zero_rename.spark.load(…, by="spark"), and save '
@@ -295,7 +295,7 @@ class _FileReader:
                 yield start, start + column.total_compressed_size
 
     def _misfit(self, problems: Sequence[str]) -> ZeroRenameError:
-        text = "; ".join(problems)
+        text = "; ".join(problem.rstrip(".") for problem in problems)
         if self._file.is_foreign:
             return TableMismatchError(
                 f"A foreign file does not fit the table it lies in: {text}.",
