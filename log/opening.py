@@ -34,6 +34,7 @@ from ..committer.errors import (
     RecordDamagedError,
     SnapshotGoneError,
     TableMismatchError,
+    TableNotFoundError,
 )
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import Absent, All, Clock, Found, Get, Step
@@ -264,6 +265,10 @@ def _end(listed: ListedLog, version: int | None) -> int:
     newest = max(listed.end, listed.newest_checkpoint() or -1)
     if version is None:
         return newest
+    if newest < 0:
+        raise TableNotFoundError(
+            "There is no Delta table here. Nothing was read.", remedy="Check the root."
+        )
     if not 0 <= version <= newest:
         raise InvalidInputError(
             f"There is no version {version}: the table has versions 0 to {newest}. Nothing was "

@@ -96,7 +96,8 @@ def find_at(
     if place.is_s3a:
         found.append(table.run(find_s3a_conflicts(table.root, seconds, remember)))
     if place.is_delta:
-        found.append(delta_at(table).conflicts(seconds, remember))
+        with suppress(TableNotFoundError):  # Its first job has not committed.
+            found.append(delta_at(table).conflicts(seconds, remember))
     return found
 
 

@@ -18,6 +18,7 @@ from ..committer.errors import (
     InvalidInputError,
     OutcomeUnknownError,
     SnapshotGoneError,
+    TableNotFoundError,
     counted,
 )
 from ..committer.format.layout import TableRoot
@@ -56,6 +57,7 @@ def find_log_conflicts(
     :param seconds: look back so far, by the store's clock; ``None``: since the last look.
     :param remember: the next look goes on from this one; ``False`` writes nothing.
     :raises RecordDamagedError: the record of the looks before cannot be read.
+    :raises TableNotFoundError: no table there. Nothing was written.
     """
     key = root.conflicts_key
     for _ in range(ROUNDS):
@@ -147,6 +149,13 @@ class _Look:
         self.unread += damaged
         if self.version is not None and self.version not in listed.entries:
             listed = yield from list_log(self.layout.folder)  # Cleaned, or another table.
+        if not listed.entries and not listed.checkpoints:
+            # Nothing may be left on record where another layout, or another format, has its own.
+            raise TableNotFoundError(
+                "There is no Delta table here. Nothing was noted.",
+                table=self.root.url,
+                remedy="Check the root. A table of directories is opened by zero_rename.Table(…).",
+            )
         first = self._first(listed)
         if first > listed.end and not failures:
             return

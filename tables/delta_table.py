@@ -271,7 +271,11 @@ class DeltaTable(ChangeableTable):
 
     def _found(self, opened: OpenedLog) -> OpenedLog:
         if not opened.state.exists:
-            raise TableNotFoundError("There is no Delta table here.", table=self.root.url)
+            raise TableNotFoundError(
+                "There is no Delta table here.",
+                table=self.root.url,
+                remedy="Check the root. A table of directories is opened by zero_rename.Table(…).",
+            )
         return opened
 
     def run(self, step: Work[T]) -> T:
@@ -992,6 +996,7 @@ class DeltaTable(ChangeableTable):
             such a look is not remembered.
         :param remember: the next look goes on from this one; ``False`` writes nothing.
         :raises RecordDamagedError: the record of the looks before cannot be read.
+        :raises TableNotFoundError: no table here.
         """
         return self.run(find_log_conflicts(self.root, self._layout, seconds, remember))
 

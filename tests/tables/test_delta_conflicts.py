@@ -7,11 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from conftest import Bucket
 
 from support.delta_runs import DAY1, LAST_WINS, NEWEST, SCHEMA, World, run_of
 from support.memory_store import MemoryDriver
-from zero_rename.committer import CommitConflictError, SupersededRunError
+from zero_rename import Table
+from zero_rename.committer import CommitConflictError, SupersededRunError, TableNotFoundError
 from zero_rename.committer.errors import RecordDamagedError, StoreRefusedError
+from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.layout import UNPARTITIONED
 from zero_rename.committer.format.records.run_conflict import ConflictCause, RunConflict, SettledBy
 from zero_rename.committer.store import requests as s
@@ -263,3 +266,30 @@ class TestLooks:
         found = world.look()
         assert found.conflicts == ()
         assert "Another table is here" in found.notes[0]
+
+
+@pytest.mark.memory_s3
+class TestNoTable:
+    def test_look_where_no_delta_table_is_leaves_nothing_on_record(self, s3_bucket: Bucket) -> None:
+        root = f"s3://{s3_bucket.name}/flights"
+        with pytest.raises(TableNotFoundError, match="no Delta table here"):
+            DeltaTable(root).conflicts()
+        assert s3_bucket.keys() == []
+
+    def test_look_of_the_other_layout_leaves_the_conflicts_of_a_table_of_directories(
+        self, s3_bucket: Bucket
+    ) -> None:
+        table, rows = Table(f"s3://{s3_bucket.name}/flights"), pa.table({"delay": [1]})
+        for run in ("one", "two"):
+            replaces: dict[str, Any] = {"mode": "overwrite", "on_conflict": "last_wins"}
+            owner = Owner(dag_id=run, run_id=run, task_id="load")
+            with table.job(rows.schema, idempotency_key=run, owner=owner, **replaces) as job:
+                job.write(rows)
+        with pytest.raises(TableNotFoundError, match="no Delta table here"):
+            DeltaTable(table.root.url).conflicts()
+        assert len(table.conflicts().conflicts) == 1
+
+    def test_a_version_of_no_table_says_that_there_is_none(self, s3_bucket: Bucket) -> None:
+        table = DeltaTable(f"s3://{s3_bucket.name}/flights")
+        with pytest.raises(TableNotFoundError, match="no Delta table here"):
+            table.scan(as_of=0).count()

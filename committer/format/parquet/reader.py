@@ -242,8 +242,8 @@ class _FileReader:
             return self._calendar.rebase(column, iter(self._physical_types[name]))
         except InvalidInputError as error:
             raise TableMismatchError(
-                f"The column {name} of a foreign file cannot be read: {error.message.rstrip('.')}. Nothing was "
-                "written.",
+                f"The column {name} of a foreign file cannot be read: "
+                f"{error.message.rstrip('.')}. Nothing was written.",
                 key=self._file.key,
                 remedy='Read the table by Spark, zero_rename.spark.load(…, by="spark"), and save '
                 "it to another root; or leave the column out.",
