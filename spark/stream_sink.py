@@ -19,21 +19,23 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import InvalidInputError, SupersededRunError
-from ..committer.format.handoff import Handoff
-from ..committer.format.job_spec import Mode, TableLayout, check_superseded, choice
+from ..committer.commit.state.job_state import Committed
+from ..committer.errors import InvalidInputError, SupersededRunError, first_few
+from ..committer.format.handoff import HANDOFF, Handoff
+from ..committer.format.job_spec import Mode, check_superseded
 from ..committer.format.layout import TableRoot
 from ..s3a.hadoop.settings import NATIVE
+from ..tables.table_at_root import find_at_root
 from .changing.merge_source import MergeRules
 from .changing.merging import merge_by
 from .changing.row_writer import refuse_policies
 from .option_table import plain
 from .options import WriterOptions, read_writer_options
 from .save_frame import save
-from .write_target import chosen_committer, require_spark_frame, take_handoff
+from .write_target import WriteTarget, require_spark_frame, resolve, take_handoff
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,6 +44,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("zero_rename.spark.stream_sink")
 #: Options of a write that the stream sets itself.
 _OWN = ("idempotencyKey", "onRepeat")
+#: Triggers of queries that end by themselves.
+_ENDING = {"availableNow", "once"}
+#: Spark's own option of whether brackets, braces and stars in a path stand for names. The metadata
+#: of another query that has such a name must not be read: its batches would count as this one's.
+_GLOBS = "__globPaths__"
 
 
 def stream(
@@ -92,7 +99,7 @@ def stream(
             remedy="Read it by spark.readStream, or write it by save().",
         )
     take_handoff(frame.sparkSession)
-    chosen_committer(root, NATIVE, Handoff.decode(os.environ))
+    handoff = Handoff.decode(os.environ)
     own = [name for name in options or {} if plain(name) in map(plain, _OWN)]
     if own:
         raise InvalidInputError(
@@ -102,14 +109,25 @@ def stream(
         )
     rules = _rules(Mode.parse(mode), merge_on, delete_when, latest_by, across_partitions)
     _check_options(read_writer_options({**(options or {}), "path": root.url}), rules, root.url)
+    target = resolve(
+        root.url,
+        handoff,
+        partition_by=partition_by,
+        mode=mode,
+        committer=NATIVE,
+        layout=layout,
+        options=options,
+    )
+    _check_task(target, handoff.about(root), {*(trigger or ())}, output_mode)
     batches = MicroBatches(
         root.url,
         checkpoint,
-        tuple(partition_by),
-        Mode.parse(mode),
+        target.partition_by,
+        target.mode,
         dict(options or {}),
         rules,
-        None if layout is None else choice("layout", TableLayout, layout).value,
+        None if layout is None else target.layout.value,
+        handoff.encode(),
     )
     writer = frame.writeStream.foreachBatch(batches).outputMode(output_mode)
     writer = writer.option("checkpointLocation", checkpoint)
@@ -161,9 +179,47 @@ def _check_options(options: WriterOptions, rules: MergeRules | None, table: str)
         refuse_policies(options, table)
 
 
+def _check_task(target: WriteTarget, said: Handoff, trigger: set[str], output_mode: str) -> None:
+    """Refuse as the query starts what the task that submitted the application could not get.
+
+    :param trigger: names of its members.
+    :raises InvalidInputError: the query ends, and the task waits for a job of its run; or each
+        batch would empty what the batches before it have written.
+    """
+    what = remedy = ""
+    if said.idempotency_key is not None and trigger & _ENDING:
+        what = (
+            "waits for one job of its run, and has none when this query ends: each batch is a job "
+            "of its own"
+        )
+        remedy = (
+            "Submit the application by what asks nothing of the table, such as the operator of "
+            "Airflow's own Spark provider; or read what is new by spark.read, and write it by "
+            "save()."
+        )
+    elif target.mode is Mode.REPLACE and target.partitions and output_mode != "complete":
+        what = (
+            f"names {first_few(target.partitions)}, to be replaced: each batch would replace them "
+            "as a whole, with what the batches before it have written"
+        )
+        remedy = (
+            "Let the task name no partition (partition='*'): each batch replaces those that it has "
+            "rows for. Or append, or merge by key."
+        )
+    if what:
+        raise InvalidInputError(
+            f"The task that submitted the application {what}. Nothing was started.",
+            table=target.root.url,
+            remedy=remedy,
+        )
+
+
 @dataclass
 class MicroBatches:
-    """What Spark calls with each batch, in the driver, or in a worker of a Connect server."""
+    """What Spark calls with each batch, in the driver, or in a worker of a Connect server.
+
+    :param told: variables of the application's submitter, which a Connect server does not have.
+    """
 
     table: str
     checkpoint: str
@@ -172,32 +228,66 @@ class MicroBatches:
     options: dict[str, str] = field(default_factory=dict)
     rules: MergeRules | None = None
     layout: str | None = None
+    told: dict[str, str] = field(default_factory=dict)
     _query: str | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         if self._query is None:
             self._query = query_id(batch, self.checkpoint)
-        given = {
-            **self.options,
-            "idempotencyKey": f"stream-{self._query}-{number}",
-            "onRepeat": "skip",
-        }
+            if not hasattr(batch, "_jdf"):
+                _take_over(self.told)
+        key = self._key(number)
+        given = {**self.options, "idempotencyKey": key, "onRepeat": "skip"}
         try:
-            self._write(batch, given)
+            done = self._write(batch, given)
         except SupersededRunError as error:
             if not error.skips:
                 raise
             # As a task is skipped. The batch is done: run again it would be left out again.
             logger.warning("batch %d of the query %s is left out: %s", number, self._query, error)
             return
+        if done is not None and done.repeated:
+            self._refuse_rewound(number)
         logger.info("%s holds batch %d of the query %s", self.table, number, self._query)
 
-    def _write(self, batch: DataFrame, given: Mapping[str, str]) -> None:
+    def _key(self, number: int) -> str:
+        return f"stream-{self._query}-{number}"
+
+    def _refuse_rewound(self, number: int) -> None:
+        """Refuse to pass over a batch that is committed, if the next one is, too: Spark runs the
+        last batch again, with the same rows, and an earlier one only if its checkpoint has lost
+        what came since. Then the batch may hold other rows than the one that is committed.
+
+        :raises InvalidInputError: it is so.
+        """
+        later = find_at_root(self.table).table.job_of_key(self._key(number + 1))
+        if later is None:
+            return
+        raise InvalidInputError(
+            f"Spark runs batch {number} of the query {self._query}, and the table holds that batch "
+            f"and batch {number + 1} (job {later}): the checkpoint {self.checkpoint} was put back, "
+            "or files of it are gone. Whether the rows of this batch are in the table is not "
+            "known; they were not written.",
+            table=self.table,
+            remedy="Give the stream a new checkpoint, and let its source begin where the table "
+            "ends: its rows count as new ones. Or put the former checkpoint back.",
+        )
+
+    def _write(self, batch: DataFrame, given: Mapping[str, str]) -> Committed | None:
         how = {"partition_by": self.partition_by, "layout": self.layout, "options": given}
         if self.rules is not None:
-            merge_by(self.rules, batch, self.table, **how)
-        else:
-            save(batch, self.table, mode=self.mode, committer=NATIVE, **how)
+            return merge_by(self.rules, batch, self.table, **how).committed
+        done = save(batch, self.table, mode=self.mode, committer=NATIVE, **how)
+        return done if isinstance(done, Committed) else None  # publish=False is refused.
+
+
+def _take_over(told: Mapping[str, str]) -> None:
+    """Let this process, a worker of a Connect server, have what the client's submitter says, as
+    save() has it there."""
+    names = {HANDOFF, *(Handoff.variable(it.name) for it in fields(Handoff))}
+    for name in names & os.environ.keys():
+        del os.environ[name]
+    os.environ.update(told)
 
 
 def query_id(batch: DataFrame, checkpoint: str) -> str:
@@ -207,5 +297,6 @@ def query_id(batch: DataFrame, checkpoint: str) -> str:
     made anew has another one, so that its batches, which begin at 0 again, are not taken for
     those of before.
     """
-    rows = batch.sparkSession.read.text(f"{checkpoint.rstrip('/')}/metadata").collect()
+    reader = batch.sparkSession.read.option(_GLOBS, "false")
+    rows = reader.text(f"{checkpoint.rstrip('/')}/metadata").collect()
     return json.loads(rows[0][0])["id"]

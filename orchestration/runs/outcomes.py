@@ -157,8 +157,9 @@ def nothing_committed(table: LoadedTable, run: LoadRun, earlier: str | None) -> 
     return RefusedError(
         f"The application ended well, but committed no job of {run} to this table.{stands}",
         table=table.root.url,
-        remedy="It has to write this table with df.write.format('zero_rename') in the driver "
-        "that spark-submit starts, and may not set the option idempotencyKey itself.",
+        remedy="It has to write this table by save() or df.write.format('zero_rename') in the "
+        "driver that spark-submit starts, and may not set the option idempotencyKey itself. The "
+        "batches of a stream() are no jobs of its run.",
     )
 
 

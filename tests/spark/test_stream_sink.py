@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ import pytest
 from support.spark import environment, run_program
 from support.spark_tables import data_keys, numbers, open_records
 from zero_rename.committer import Committed, InvalidInputError, Table
+from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.format.job_spec import Mode, TableLayout
+from zero_rename.committer.format.layout import TableRoot
 from zero_rename.spark import save, stream, stream_sink
 from zero_rename.tables import DeltaTable
 
@@ -207,6 +212,54 @@ def test_operator_that_asks_for_another_committer_is_refused_before_the_query_st
     assert not Path(checkpoint).exists()
 
 
+def test_query_that_ends_is_refused_where_a_task_waits_for_one_job_of_its_run(
+    spark: Any, source: Path, url: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZERO_RENAME_TABLE", url)
+    monkeypatch.setenv("ZERO_RENAME_IDEMPOTENCY_KEY", "dag/run/task")
+    with pytest.raises(InvalidInputError, match=r"waits for one job of its run.*Nothing was start"):
+        run(spark, source, url, checkpoint)
+    assert not Path(checkpoint).exists()
+    run(spark, source, f"{url}-2", checkpoint)  # A table that the task says nothing of.
+    assert numbers(f"{url}-2") == [1, 2, 3]
+
+
+def test_stream_that_overwrites_partitions_which_its_task_names_is_refused(
+    spark: Any, source: Path, url: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch would empty what the batches before it have written."""
+    monkeypatch.setenv("ZERO_RENAME_TABLE", url)
+    monkeypatch.setenv("ZERO_RENAME_MODE", "replace")
+    monkeypatch.setenv("ZERO_RENAME_PARTITIONS", "p=p0;p=p1")
+    with pytest.raises(InvalidInputError, match=r"names p=p0, p=p1, to be replaced: each batch"):
+        run(spark, source, url, checkpoint, mode="overwrite")
+    assert not Path(checkpoint).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("ZERO_RENAME_MODE", "merge", "with mode 'append', and merge is asked for"),
+        ("ZERO_RENAME_LAYOUT", "delta", "with layout=directory, and the task"),
+    ],
+)
+def test_stream_that_contradicts_its_task_is_refused_before_the_query_starts(
+    spark: Any,
+    source: Path,
+    url: str,
+    checkpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    message: str,
+) -> None:
+    monkeypatch.setenv("ZERO_RENAME_TABLE", url)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(InvalidInputError, match=message):
+        run(spark, source, url, checkpoint, layout="directory")
+    assert not Path(checkpoint).exists()
+
+
 def test_a_new_checkpoint_is_a_new_query(
     spark: Any, source: Path, url: str, checkpoint: str
 ) -> None:
@@ -214,6 +267,47 @@ def test_a_new_checkpoint_is_a_new_query(
     run(spark, source, url, checkpoint)
     run(spark, source, url, f"{checkpoint}-2", mode="overwrite")
     assert numbers(url) == [2, 3]  # of each partition, its last batch
+
+
+def test_checkpoint_whose_name_fits_that_of_another_query_is_its_own(
+    spark: Any, source: Path, url: str, tmp_path: Path
+) -> None:
+    """Spark takes brackets in a path that it reads for a pattern, which fits the other one."""
+    run(spark, source, url, str(tmp_path / "checkpoint1"))
+    run(spark, source, url, str(tmp_path / "checkpoint[1]"))
+    assert numbers(url) == [1, 1, 2, 2, 3, 3]
+
+
+def test_batches_on_a_connect_server_have_what_the_clients_task_says(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not what the server's own environment says, which save() does not go by, either."""
+    server = {"ZERO_RENAME_ON_CONFLICT": "last_wins", "ZERO_RENAME_HANDOFF": "of another one"}
+    monkeypatch.setattr(os, "environ", {**os.environ, **server})
+    seen = []
+
+    def saved(*_: Any, **__: Any) -> None:
+        seen.append(Handoff.decode(os.environ))
+
+    monkeypatch.setattr(stream_sink, "query_id", lambda *_: "q")
+    monkeypatch.setattr(stream_sink, "save", saved)
+    told = Handoff(table=TableRoot.parse(url), layout=TableLayout.DELTA)
+    batches = stream_sink.MicroBatches(url, "checkpoint", (), Mode.APPEND, told=told.encode())
+    pickle.loads(pickle.dumps(batches))(object(), 0)
+    assert seen == [told]
+
+
+@pytest.mark.parametrize("layout", ["directory", "delta"])
+def test_batch_of_a_checkpoint_that_was_put_back_is_refused(
+    spark: Any, source: Path, url: str, checkpoint: str, layout: str
+) -> None:
+    """Its rows are others than those that the batch of that number had."""
+    run(spark, source, url, checkpoint, layout=layout)
+    for folder in ("offsets", "commits"):
+        shutil.rmtree(Path(checkpoint, folder))
+    put(source, 4)  # All that the source's own log does not have is the first batch now.
+    with pytest.raises(Exception, match=r"runs batch 0 .* holds that batch and batch 1 \(job zr1-"):
+        run(spark, source, url, checkpoint, layout=layout)
 
 
 def test_few_files_of_each_batch(spark: Any, source: Path, url: str, checkpoint: str) -> None:
