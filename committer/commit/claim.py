@@ -251,8 +251,7 @@ def _gives_way(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bo
     left, unless somebody has replaced that since."""
     if not is_superseded(opened, state, request.replaces):
         return False
-    has_lost = state.head.ranks.has_lost(opened.spec.idempotency_key)
-    return request.writes or has_lost or _changed(opened, request, state)
+    return request.writes or _changed(opened, request, state)
 
 
 def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool:

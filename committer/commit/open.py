@@ -399,7 +399,10 @@ def _own_since(context: Context, last: Decision) -> Step[int]:
 
 
 def _earlier_commit(context: Context, run: HeadState | None) -> Step[Decided | None]:
-    """The job that has done this run's work, applied to its end."""
+    """The job that has done this run's work, applied to its end.
+
+    :raises OtherJobError: it cannot be; nothing of the job that opens is visible.
+    """
     if run is None:
         return None
     decided: Decided | None = None
@@ -421,5 +424,5 @@ def _earlier_commit(context: Context, run: HeadState | None) -> Step[Decided | N
         return None
     still_open = yield from read_open(context, decided.decision.job)
     if still_open is not None or run.head.claim == decided.decision.job:
-        yield from finish(context, decided)
+        yield from about_other(context.root, decided.decision.job, finish(context, decided))
     return decided

@@ -36,8 +36,11 @@ class RunsOracle(Oracle):
             effect.ranks, effect.superseded = self.ranks[-1], frozenset(superseded)
             effect.lost = gives_way
         elif isinstance(effect, Write | Change) and not getattr(effect, "last_wins", False):
-            written = {*named, *getattr(effect, "named", ())} & gives_way
-            if written:
+            written = {*named, *getattr(effect, "named", ())}
+            if isinstance(effect, Write) and not effect.whole:
+                # Rows of its run it may take out anywhere.
+                written &= {*effect.rows, *effect.named}
+            if written := written & gives_way:
                 raise Violation(f"{job} commits to {written}, which was settled against its run")
 
     def note(

@@ -255,6 +255,22 @@ class TestOthersInTheWay:
         assert is_final(caught.value, ROOT) is (mode is Mode.REPLACE)
         self.check(world, mine, other, caught.value)
 
+    @pytest.mark.parametrize("on_repeat", OnRepeat)
+    def test_an_earlier_try_that_cannot_be_finished(self, on_repeat: OnRepeat) -> None:
+        """The job that opens is not the one that is committed."""
+        world = World()
+        world.load(DAY1)
+        run: dict[str, Any] = {"idempotency_key": "run", "on_repeat": on_repeat}
+        opened, result = world.written(DAY1, **run)
+        die_before_applying(world.with_context(), opened, result)
+        world.driver.fault = on(CompleteUpload, Unknown("no answer"), opened.job)
+        with pytest.raises(OtherJobError) as caught:
+            world.open(**run)
+        assert caught.value.other == opened.job != caught.value.job
+        assert "can be run again" in caught.value.message
+        world.driver.fault = None
+        assert world.load(DAY1, **run).repeated is (on_repeat is OnRepeat.SKIP)
+
     def test_one_whose_uploads_are_gone(self) -> None:
         world = World()
         world.load(DAY1)

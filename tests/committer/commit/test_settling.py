@@ -325,6 +325,18 @@ def test_merge_into_a_partition_without_rows_keeps_the_settlement(lake: Lake) ->
         lake.load("newer", 5, 1, clear=1)
 
 
+def test_loser_that_has_added_rows_all_the_same_takes_them_out_once_it_has_none_there(
+    lake: Lake,
+) -> None:
+    lake.plan("older", 5, {1: ("newer",)})
+    lake.load("older", 1, 1, 2, clear=1)
+    lake.load("newer", 5, 1, clear=1, mode="append", **LAST)
+    lake.load("newer", 5, 3, clear=2)
+    assert lake.days == {1: 1, 2: 1, 3: 5}
+    assert lake.table.scan().count() == 3
+    assert lake.settled(1) == SettledRuns("older", ("newer",))
+
+
 def test_table_says_before_a_job_begins_in_which_partitions_a_loser_gives_way(lake: Lake) -> None:
     lake.plan("older", 5, {1: ("newer",)})
     lake.load("older", 1, 1, 2, clear=1)
