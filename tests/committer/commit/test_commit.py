@@ -52,7 +52,15 @@ from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.format.records.failure import is_final
 from zero_rename.committer.format.records.head import PartitionHead, Slot
 from zero_rename.committer.format.records.partition_decision import PartitionDecision
-from zero_rename.committer.store.requests import AbortUpload, CompleteUpload, Delete, Put, Unknown
+from zero_rename.committer.store.requests import (
+    AbortUpload,
+    CompleteUpload,
+    Delete,
+    Deleted,
+    DeleteMany,
+    Put,
+    Unknown,
+)
 
 
 @pytest.fixture
@@ -260,10 +268,26 @@ class TestOthersInTheWay:
         """The job that opens is not the one that is committed."""
         world = World()
         world.load(DAY1)
-        run: dict[str, Any] = {"idempotency_key": "run", "on_repeat": on_repeat}
+        run: dict[str, Any] = {
+            "mode": Mode.REPLACE,
+            "idempotency_key": "run",
+            "on_repeat": on_repeat,
+        }
         opened, result = world.written(DAY1, **run)
         die_before_applying(world.with_context(), opened, result)
-        world.driver.fault = on(CompleteUpload, Unknown("no answer"), opened.job)
+        stays_open = False
+
+        def fault(request: Any, apply: Any) -> Any:
+            """Applied once, it stays open; then the store deletes nothing any more."""
+            nonlocal stays_open
+            if isinstance(request, Delete) and request.key == ROOT.open_key(opened.job):
+                stays_open = True
+                return Unknown("no answer")
+            if isinstance(request, DeleteMany) and stays_open:
+                return Deleted({key: "SlowDown" for key, _ in request.items})
+            return apply(request)
+
+        world.driver.fault = fault
         with pytest.raises(OtherJobError) as caught:
             world.open(**run)
         assert caught.value.other == opened.job != caught.value.job
