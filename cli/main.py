@@ -178,7 +178,9 @@ def adopt(
             "Append the rows of other files by a job: save(…, layout='delta').",
         )
     )
-    s3a.refuse_left_jobs(Table(table), "The table")
+    from ..s3a.recovery.recover import refuse_left_jobs
+
+    opened.run(refuse_left_jobs(opened.root))
     with counting("footers read") as progress:
         report = opened.adopt(apply, progress)
     rows = [(e.partition, e.files, e.bytes, e.action, e.reason) for e in report.entries]

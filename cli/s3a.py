@@ -14,7 +14,6 @@ from .amounts import age_option
 from .output import DRY, Apply, AsJson, Url, look_where, plain, print_rows, say
 
 if TYPE_CHECKING:
-    from ..committer import Table
     from ..s3a.checks import JobFacts
     from ..s3a.hadoop.effective_settings import Setting
     from ..s3a.recovery.recover import RecoveredJob
@@ -281,33 +280,6 @@ def s3a_recover(
     if any(one.outcome in planned for one in found):
         say(DRY)
     look_where(any(one.outcome in UNSETTLED for one in found))
-
-
-def refuse_left_jobs(table: Table, what: str) -> None:
-    """Refuse to take over a directory in which jobs of Hadoop's committers are at work or have left
-    something: what they complete or take back later, no record of this package would know.
-
-    :param what: what the caller would do, for the error.
-    :raises InvalidInputError: there is one.
-    """
-    from ..s3a.recovery.liveness import RecoveryOptions
-    from ..s3a.recovery.recover import recover_jobs
-    from ..s3a.runs.ledger import open_tries
-    from ..s3a.runs.rivals import is_at_work, said_of
-
-    left = table.run(recover_jobs(table.root, RecoveryOptions(strangers=False)))
-    tries = table.run(open_tries(table.root)).known
-    said = [f"the job {it.job}, which has left {it.left} files" for it in left]
-    said += [f"{said_of(it.record)}, which is at work" for it in tries if is_at_work(it)]
-    if said:
-        raise InvalidInputError(
-            f"Here is a job of Hadoop's committers that has not ended: {first_few(said)}. {what} "
-            "would not count what it completes later, or would count what is taken back. Nothing "
-            "was changed.",
-            table=table.root.url,
-            remedy=f"See what is left: zero-rename s3a-jobs {table.root.url}; settle it: zero-"
-            f"rename s3a-recover {table.root.url} --apply.",
-        )
 
 
 def _found(

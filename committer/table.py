@@ -280,7 +280,10 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
 
         Of a directory without a table, make the table that its files come to, too. The footers of
         all files are read. Columns that the table does not have, and wider types, become the
-        table's; a partition with a file that does not fit is left.
+        table's; a partition with a file that does not fit is left. Jobs of Hadoop's committers that
+        are at work here are not looked for, as the command does: what they complete later, no head
+        names. ``table.run(refuse_left_jobs(table.root))`` of ``zero_rename.s3a.recovery.recover``
+        refuses where there is one.
 
         :param apply: do it; ``False`` only says what would be done.
         :param progress: called with how many footers of how many are read.

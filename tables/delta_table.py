@@ -1099,7 +1099,8 @@ class DeltaTable(ChangeableTable):
         self, apply: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
     ) -> AdoptReport:
         """Make a Delta table of a directory of Parquet files, by one entry. The files stay where
-        they are; the footers of all are read.
+        they are; the footers of all are read. Jobs of Hadoop's committers that are at work here are
+        not looked for: see :meth:`.committer.table.Table.adopt`.
 
         :param apply: do it; ``False`` only says what would be done.
         :param progress: called with how many footers of how many are read.

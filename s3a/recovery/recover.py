@@ -11,12 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ...committer.errors import OutcomeUnknownError, RecordDamagedError, ZeroRenameError, printable
+from ...committer.errors import (
+    InvalidInputError,
+    OutcomeUnknownError,
+    RecordDamagedError,
+    ZeroRenameError,
+    first_few,
+    printable,
+)
 from ...committer.format.job_spec import NOBODY, Owner
 from ...committer.format.layout import TableRoot
 from ...committer.store.requests import Step
 from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import forget_try, open_tries
+from ..runs.rivals import is_at_work, said_of
 from .execute import NOTHING_DONE, Execution, FileOutcome, carry_out
 from .ledgers import JobJudge, is_strange
 from .leftovers import Kind, LeftoverJob, Presence, find_jobs
@@ -295,3 +303,30 @@ def _forget_tries(root: TableRoot, judged: _Judged, results: Sequence[RecoveredJ
             except ZeroRenameError as error:
                 # Its jobs are settled all the same, and its run's next try closes it.
                 _log.warning("Try %s could not be closed: %s", uuid, error)
+
+
+def refuse_left_jobs(root: TableRoot) -> Step[None]:
+    """Refuse to take over a directory in which jobs of Hadoop's committers are at work or have left
+    something: what they complete or take back later, no record of this package would know.
+
+    A directory is taken over by ``zero-rename adopt``, which asks this itself. In Python ask it
+    before :meth:`.Table.adopt` and :meth:`.DeltaTable.adopt`::
+
+        table.run(refuse_left_jobs(table.root))
+        table.adopt(apply=True)
+
+    :raises InvalidInputError: there is one. Nothing was changed.
+    """
+    left = yield from recover_jobs(root, RecoveryOptions(strangers=False))
+    tries = (yield from open_tries(root)).known
+    said = [f"the job {it.job}, which has left {it.left} files" for it in left]
+    said += [f"{said_of(it.record)}, which is at work" for it in tries if is_at_work(it)]
+    if said:
+        raise InvalidInputError(
+            f"Here is a job of Hadoop's committers that has not ended: {first_few(said)}. The "
+            "table would not count what it completes later, or would count what is taken back. Nothing "
+            "was changed.",
+            table=root.url,
+            remedy=f"See what is left: zero-rename s3a-jobs {root.url}; settle it: zero-rename "
+            f"s3a-recover {root.url} --apply.",
+        )
