@@ -108,17 +108,30 @@ def _with_history(table: str) -> DeltaTable:
 def retention(
     table: Url,
     set: Annotated[float | None, age_option("Keep it for so long from now on.", least="1h")] = None,
+    apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
     """Show or set for how long what is replaced can be read and brought back.
 
     Of Delta tables; a purge that comes after that time removes it."""
     opened = _with_history(table)
-    if set is not None:
-        opened.set_retention(set)
-    seconds = opened.retention
-    document = {"retention": seconds}
-    print_rows(as_json, ("retention",), [(f"{seconds / DAY:g} days",)], document, "")
+    if set is None:
+        before = after = opened.retention
+    else:
+        change = opened.set_retention(set, apply)
+        before, after = change.before, change.after
+    stands = after if apply else before
+    document = {"retention": stands, "before": before, "after": after}
+    print_rows(as_json, ("retention",), [(f"{stands / DAY:g} days",)], document, "")
+    if set is None:
+        return
+    is_now = "is" if apply else "would be"
+    say(f"The retention {is_now} {after / DAY:g} days; it was {before / DAY:g} days.")
+    if after < before:
+        goes = "deletes" if apply else "would delete"
+        say(f"The next purge {goes} what was replaced longer ago: it cannot be brought back then.")
+    if not apply:
+        say(DRY)
 
 
 def gc(

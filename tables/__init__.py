@@ -2,6 +2,7 @@
 
 from ..log.repairing import RepairedEntry as RepairedEntry
 from ..log.repairing import RepairOutcome as RepairOutcome
+from .delta_properties import RetentionChange as RetentionChange
 from .delta_restoring import RestoredVersion as RestoredVersion
 from .delta_table import DeltaTable as DeltaTable
 from .delta_table import LogVersion as LogVersion

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..committer.errors import InvalidInputError, TableNotFoundError
 from ..committer.format.layout import TableRoot, new_job_id
@@ -39,9 +39,20 @@ def change_properties(
     yield from commit_or_abandon(layout, opened.log, changed, now)
 
 
-def change_retention(root: TableRoot, layout: DeltaLayout, seconds: float) -> Step[None]:
+@dataclass(frozen=True)
+class RetentionChange:
+    """A change of the seconds for which files stay that jobs have removed."""
+
+    before: float
+    after: float
+
+
+def change_retention(
+    root: TableRoot, layout: DeltaLayout, seconds: float, apply: bool
+) -> Step[RetentionChange]:
     """Change for how long files stay that jobs have removed, those of before included.
 
+    :param apply: do it; ``False`` only says what would change.
     :raises InvalidInputError: less than an hour, or more than 100 years.
     :raises CommitConflictError: another job changes the columns or properties meanwhile.
     :raises TableNotFoundError: no table there.
@@ -53,7 +64,11 @@ def change_retention(root: TableRoot, layout: DeltaLayout, seconds: float) -> St
             table=root.url,
             remedy="Give one that the longest scan and the longest job are shorter than.",
         )
-    if not (yield from open_log(layout, LogDepth.BLIND)).state.exists:
+    state = (yield from open_log(layout, LogDepth.BLIND)).state
+    if not state.exists:
         raise TableNotFoundError("There is no Delta table here.", table=root.url)
-    kept = {RETENTION: f"interval {round(seconds)} seconds"}
-    yield from change_properties(layout, lambda there: {**there, **kept})
+    change = RetentionChange(layout.retention(state), float(round(seconds)))
+    if apply:
+        kept = {RETENTION: f"interval {round(seconds)} seconds"}
+        yield from change_properties(layout, lambda there: {**there, **kept})
+    return change

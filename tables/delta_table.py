@@ -119,7 +119,7 @@ from .delta_copy import copy_table
 from .delta_doctor import examine
 from .delta_files import scope_of, snapshot_of
 from .delta_inputs import inputs_of_rows, inputs_told
-from .delta_properties import change_retention
+from .delta_properties import RetentionChange, change_retention
 from .delta_ranks import find_superseded
 from .delta_records import job_records
 from .delta_restoring import (
@@ -870,15 +870,16 @@ class DeltaTable(ChangeableTable):
         """
         return self._layout.retention(self._found(self._open(LogDepth.BLIND)).state)
 
-    def set_retention(self, seconds: float) -> None:
+    def set_retention(self, seconds: float, apply: bool = False) -> RetentionChange:
         """Keep files that jobs remove for so long, those that are kept now included. Engines that
-        vacuum the table go by it, too.
+        vacuum the table go by it, too. What is older than a shorter one the next purge deletes.
 
+        :param apply: do it; ``False`` only says what would change.
         :raises InvalidInputError: less than an hour, or more than 100 years. Nothing was changed.
         :raises CommitConflictError: another job changes columns or properties meanwhile.
         :raises TableNotFoundError: no table here.
         """
-        self.run(change_retention(self.root, self._layout, seconds))
+        return self.run(change_retention(self.root, self._layout, seconds, apply))
 
     def undo(self, job: str, apply: bool = False) -> RestoredVersion:
         """Bring back what partitions held before a job changed them, in all of them or none, by an

@@ -324,8 +324,8 @@ def refuse_left_jobs(root: TableRoot) -> Step[None]:
     if said:
         raise InvalidInputError(
             f"Here is a job of Hadoop's committers that has not ended: {first_few(said)}. The "
-            "table would not count what it completes later, or would count what is taken back. Nothing "
-            "was changed.",
+            "table would not count what it completes later, or would count what is taken back. "
+            "Nothing was changed.",
             table=root.url,
             remedy=f"See what is left: zero-rename s3a-jobs {root.url}; settle it: zero-rename "
             f"s3a-recover {root.url} --apply.",

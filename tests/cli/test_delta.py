@@ -200,9 +200,18 @@ def test_undo_takes_a_job_back_and_names_those_that_are_to_be_undone_first(
 
 def test_retention_is_shown_and_set(table: DeltaTable) -> None:
     assert "7 days" in ask(table, "retention", "{t}").output
-    assert "30 days" in ask(table, "retention", "{t} --set 30d").output
-    assert as_json("retention", table.root.url) == {"retention": 30 * 86400.0}
-    assert ask(table, "retention", "{t} --set 10min").exit_code == Exit.REFUSED
+    planned = ask(table, "retention", "{t} --set 30d")
+    assert "The retention would be 30 days; it was 7 days." in planned.output
+    assert "--apply" in planned.output
+    assert table.retention == 7 * 86400.0
+    done = ask(table, "retention", "{t} --set 30d --apply")
+    assert "The retention is 30 days; it was 7 days." in done.output
+    assert "cannot be brought back" not in done.output
+    now = {"retention": 30 * 86400.0, "before": 30 * 86400.0, "after": 30 * 86400.0}
+    assert as_json("retention", table.root.url) == now
+    shorter = ask(table, "retention", "{t} --set 2h")
+    assert "next purge would delete what was replaced longer ago" in shorter.output
+    assert ask(table, "retention", "{t} --set 10min --apply").exit_code == Exit.REFUSED
     assert table.retention == 30 * 86400.0
 
 

@@ -15,7 +15,7 @@ from zero_rename.committer import SupersededRunError
 from zero_rename.committer.errors import InvalidInputError, SnapshotGoneError, TableNotFoundError
 from zero_rename.committer.store.requests import Put
 from zero_rename.log import checksum
-from zero_rename.tables import DeltaTable, RestoredVersion
+from zero_rename.tables import DeltaTable, RestoredVersion, RetentionChange
 
 WEEK = 7 * 24 * 3600.0
 DAY1, DAY2 = "day=1", "day=2"
@@ -137,7 +137,9 @@ class TestUndo:
 
     def test_rows_are_kept_for_the_tables_own_retention(self, past: Past) -> None:
         job = past.load(2, "1")
-        past.table.set_retention(3 * WEEK)
+        assert past.table.set_retention(3 * WEEK) == RetentionChange(WEEK, 3 * WEEK)
+        assert past.table.retention == WEEK
+        past.table.set_retention(3 * WEEK, apply=True)
         past.clock.advance(2 * WEEK)
         past.table.purge(apply=True)
         past.table.undo(job, apply=True)
