@@ -111,6 +111,18 @@ def changed(before: State, after: State) -> set[str]:
     return {name for name in names if counted(before, name) != counted(after, name)}
 
 
+@dataclass(frozen=True)
+class Lost:
+    """A committed job whose entry somebody has written over.
+
+    :param version: the number of the entry.
+    :param files: that it had added, by path.
+    """
+
+    version: int
+    files: frozenset[str]
+
+
 @dataclass
 class LogOracle(RunsOracle):
     """All versions so far: entry ``N`` is commit ``N``, and makes state ``N + 1``.
@@ -118,15 +130,14 @@ class LogOracle(RunsOracle):
     :param live: the live files' partitions, by path.
     :param gone: when files were removed, by path.
     :param fenced: jobs that may not commit any more.
-    :param lost: committed jobs whose entries somebody has written over, each with the files that
-        it had added; ``accepted``: those that nobody commits again; ``repaired``: those that
-        somebody has.
+    :param lost: committed jobs whose entries somebody has written over; ``accepted``: those that
+        nobody commits again; ``repaired``: those that somebody has.
     """
 
     live: dict[str, str] = field(default_factory=dict)
     gone: dict[str, float] = field(default_factory=dict)
     fenced: set[str] = field(default_factory=set)
-    lost: dict[str, frozenset[str]] = field(default_factory=dict)
+    lost: dict[str, Lost] = field(default_factory=dict)
     accepted: set[str] = field(default_factory=set)
     repaired: set[str] = field(default_factory=set)
     _before: dict[str, Any] = field(default_factory=dict)
@@ -214,8 +225,15 @@ class LogOracle(RunsOracle):
         lost, added = self.commits[-1], frozenset(self.live.keys() - self._before["live"].keys())
         for name, it in self._before.items():
             setattr(self, name, it)
-        self.lost[lost] = added
+        self.lost[lost] = Lost(version, added)
         self.entered(version, body, bodies, now)
+
+    def cleaned(self, version: int) -> None:
+        """Another engine has deleted an entry, and what tells what it was before somebody wrote
+        over it."""
+        forgotten = {job for job, it in self.lost.items() if it.version == version}
+        self.accepted |= forgotten
+        self.lost = {job: it for job, it in self.lost.items() if job not in forgotten}
 
     def _refuse(self, wrong: bool, why: str) -> None:
         if wrong:

@@ -149,8 +149,8 @@ class DeltaWorld(World):
         for path in self.oracle.live:
             if path not in bodies:
                 raise Violation(f"{path} is a live file, and is deleted by {who}")
-        for job, paths in self.oracle.lost.items():
-            if not paths <= bodies.keys():
+        for job, it in self.oracle.lost.items():
+            if not it.files <= bodies.keys():
                 raise Violation(f"files of {job}, which can be repaired, are deleted by {who}")
 
 

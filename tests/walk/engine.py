@@ -92,6 +92,7 @@ def clean(world: DeltaWorld, process: Process) -> None:
             if found is not None and found.last_modified < world.clock.now - _KEEPS:
                 world.cleaned = True
                 process.driver.perform(s.Delete(key))
+                world.oracle.cleaned(int(name[:20]))
 
 
 def _file(
