@@ -15,6 +15,7 @@ absent         any           any                         nothing: the job is clo
 
 A job waits for the table's retention, counted from its opening. After that any engine's VACUUM may
 delete its files, which no entry names, so publishing it is refused, and recovery may fence it.
+Files in a data root may be lost with it before, so they are looked for.
 ``jobs/J`` goes before ``open/J``: of a job that is closed nothing says that it waits.
 """
 
@@ -23,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..committer.errors import CommitConflictError, JobFencedError, OtherJobError
-from ..committer.store.requests import All, Found, Get, Put, Step
+from ..committer.errors import CommitConflictError, JobFencedError, OtherJobError, first_few
+from ..committer.store.requests import All, Found, Get, Head, Put, Step
 from .change import LogChange
 from .committing import EntryCommitted, commit_change
 from .job_files import JobFiles, hand_over, take_over
@@ -92,7 +93,8 @@ def publish_job(
     :param check: refuses to write the entry, by the state that it comes after.
     :raises JobFencedError: it was aborted.
     :raises CommitConflictError: it does not stand on what came since its base, or its run has
-        committed meanwhile, or it has waited for too long. It waits as before.
+        committed meanwhile, or it has waited for too long, or files of it are lost. It waits as
+        before.
     """
     waiting = yield from read_waiting(layout, job)
     if waiting is None:
@@ -105,6 +107,7 @@ def publish_job(
         done: EntryCommitted | RunDone = EntryCommitted(verdict.entry)
     else:
         _refuse_late(layout, opened.state, waiting)
+        yield from _refuse_lost(layout, opened.state, waiting.change)
         yield from check(opened.state)
         done = yield from commit_change(layout, opened, waiting.change, now)
     if isinstance(done, RunDone):
@@ -130,6 +133,24 @@ def _refuse_late(layout: LogLayout, state: LogState, waiting: WaitingJob) -> Non
         remedy="Load its rows again. Where an audit takes longer, lengthen "
         "delta.deletedFileRetentionDuration of the table.",
     )
+
+
+def _refuse_lost(layout: LogLayout, state: LogState, change: LogChange) -> Step[None]:
+    """Refuse to take rows out for files that were lost with a data root while the job waited.
+
+    :raises StoreUnreachableError: the data root cannot be reached.
+    """
+    keys = {layout.key_of(it.path, state): it.path for it in change.adds}
+    beside = [key for key in keys if not key.startswith(layout.data)]
+    found = yield from All(tuple(Head(key) for key in beside))
+    gone = [keys[key] for key, it in zip(beside, found, strict=True) if not isinstance(it, Found)]
+    if gone:
+        raise CommitConflictError(
+            f"Files of this job are gone from the data root: {first_few(gone)}. It was not "
+            "published.",
+            job=change.job,
+            remedy="Abort the job, and load its rows again.",
+        )
 
 
 def _loaded_again(job: str, done: RunDone) -> CommitConflictError:

@@ -8,7 +8,7 @@ a checkpoint: a job that removes a file which has moved removes the copy (:mod:`
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,17 +18,19 @@ from ..committer.commit.snapshot import Snapshot
 from ..committer.errors import (
     CommitConflictError,
     DamagedError,
+    FastRootGoneError,
     RefusedError,
     SnapshotGoneError,
     StoreRefusedError,
     StoreUnreachableError,
+    counted,
 )
 from ..committer.format.job_spec import MAX_DURATION, FileOptions, Owner
 from ..committer.format.layout import TableRoot, new_job_id
 from ..committer.format.parquet.file_writer import file_settings
 from ..committer.format.records.data_file import DataFile
 from ..committer.store.driver import BotoDriver
-from ..committer.store.fast_root import is_fast
+from ..committer.store.fast_root import FastPlace, FastRoot, is_fast
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, Step
 from ..committer.table_copy import LANES, copy_whole, send_whole
@@ -59,6 +61,34 @@ class DeltaCheckpointer:
     root: TableRoot
     layout: DeltaLayout
     owner: Owner
+
+    def copy_all(self, plans: Sequence[CheckpointPlan]) -> list[Checkpointed]:
+        """Copy what lies only in data roots, by a job for each plan.
+
+        :raises FastRootGoneError: a root cannot be reached. What lies in others is copied.
+        """
+        done: list[Checkpointed] = []
+        gone: FastRootGoneError | None = None
+        unreached = set[FastRoot]()
+        for plan in plans:
+            if unreached & (roots := self._roots(it.key for it in plan.snapshot.files)):
+                continue
+            try:
+                done += self.copy(plan)
+            except FastRootGoneError as error:
+                gone = gone or error
+                unreached |= self._roots([error.key or ""]) or roots
+        if gone is None:
+            return done
+        if copied := sum(it.action is CheckpointAction.COPIED for it in done):
+            gone.message += f" Beside that, {counted(copied, 'partition')} lay in other roots; "
+            gone.message += "what lay there was copied."
+        raise gone
+
+    def _roots(self, keys: Iterable[str]) -> set[FastRoot]:
+        """The data roots in which some of the keys lie."""
+        places = (FastPlace.of(self.root.bucket, key) for key in keys)
+        return {it.root for it in places if it is not None}
 
     def copy(self, plan: CheckpointPlan) -> list[Checkpointed]:
         """Copy what lies only in the data root of some partitions, by one job."""

@@ -846,7 +846,7 @@ class DeltaTable(ChangeableTable):
         :param partitions: only these; ``None`` for all.
         :param order: which first: in the order in which they were made, or the latest.
         :param apply: do it; ``False`` only says what would be done.
-        :raises FastRootGoneError: the data root cannot be reached.
+        :raises FastRootGoneError: a data root cannot be reached. What lies in others is copied.
         :raises TableNotFoundError: no table here.
         :raises InvalidInputError: the data root is temporary, so that nothing of it is to be
             durable; or there is no such order.
@@ -858,7 +858,7 @@ class DeltaTable(ChangeableTable):
             return [it for plan in plans for it in plan.told(CheckpointAction.WOULD_COPY)]
         copier = DeltaCheckpointer(self.driver, self.root, self._layout, this_process())
         with about(self.root.url):
-            return [it for plan in plans for it in copier.copy(plan)]
+            return copier.copy_all(plans)
 
     # Past and maintenance
 

@@ -19,6 +19,7 @@ from support.moto_server import S3Server
 from zero_rename.committer import Table
 from zero_rename.committer.errors import (
     CommitConflictError,
+    FastRootGoneError,
     InvalidInputError,
     RecordDamagedError,
     SupersededRunError,
@@ -276,6 +277,22 @@ class TestCheckpoint:
         found = on(store).checkpoint(apply=True)
         assert actions(CheckpointAction.LOST, found) == ["day=1"]
         assert actions(COPIED, found) == ["day=2"]
+
+    def test_root_that_cannot_be_reached_keeps_no_other_from_being_copied(
+        self, stores: FastStores
+    ) -> None:
+        former = MemoryS3("http://127.0.0.1:2")
+        table = DeltaTable(URL, stores.durable.client())
+        with answering(former):
+            former.client().create_bucket(Bucket="former")
+            write(table, rows(1), data_root=f"s3://former/scratch?endpoint={former.endpoint}")
+            write(table, rows(2, day="2"))
+            table.set_data_root(stores.data_root, apply=True)
+            write(table, rows(3, day="3"))
+        with pytest.raises(FastRootGoneError, match="Beside that, 1 partition lay in other roots"):
+            table.checkpoint(apply=True)
+        assert [it.partition for it in table.not_durable()] == ["day=1", "day=2"]
+        assert table.open_jobs() == []
 
     def test_restore_of_a_version_before_it_leaves_copies_in_place(
         self, store: MemoryStore
@@ -597,6 +614,28 @@ class TestVerify:
         write(table, rows(3, day="2"), mode="overwrite")
         assert values(table) == [1, 3]
         assert table.verify() == []
+
+    @pytest.mark.parametrize("is_back", [False, True])
+    def test_job_whose_files_are_lost_with_the_data_root_is_not_published(
+        self, stores: FastStores, is_back: bool
+    ) -> None:
+        """It would take out rows that are durable. That the store is back helps nothing."""
+        table = DeltaTable(URL, stores.durable.client())
+        write(table, rows(1), data_root=stores.data_root)
+        table.checkpoint(apply=True)
+        with table.job(rows(9).schema, mode="overwrite", publish=False) as job:
+            job.write(rows(9))
+        assert job.unpublished is not None
+        for key in stores.files:
+            stores.fast.client().delete_object(Bucket="fast", Key=key)
+        if not is_back:
+            stores.fast_end.close()
+        kind = CommitConflictError if is_back else FastRootGoneError
+        with pytest.raises(kind, match="are gone from the data root" if is_back else "be reached"):
+            table.publish(job.unpublished.job)
+        assert values(table) == [1]
+        table.abort(job.unpublished.job)
+        assert table.unpublished() == []
 
 
 class TestDoctor:
