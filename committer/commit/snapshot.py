@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from ..errors import DamagedError, HeadMovedError, StoreRefusedError, UnfinishedCommitError
+from ..errors import (
+    DamagedError,
+    HeadMovedError,
+    OtherJobError,
+    OutcomeUnknownError,
+    StoreRefusedError,
+    UnfinishedCommitError,
+)
 from ..format.job_spec import Coordination
 from ..format.layout import UNPARTITIONED, TableRoot, job_in_key
 from ..format.read_base import ReadBase, listing_digest
@@ -144,8 +151,8 @@ def take_snapshot(context: Context, partitions: Collection[str] | None = None) -
     :raises TableMismatchError: it shows files of other programs, and the folder belongs to another
         table format.
     :raises DamagedError: what names the files of one of them cannot be read, or is gone.
-    :raises UnfinishedCommitError: a committed job could not be applied and its owner does not
-        finish either.
+    :raises OtherJobError: a committed job could not be applied and its owner does not finish
+        either.
     """
     found = yield from _look(context, partitions, _indexed)
     for partition in sorted(found.damaged):
@@ -221,8 +228,10 @@ def _look(context: Context, partitions: Collection[str] | None, known: _AskIndex
             # What heads named was put into other lists before it was read here.
             again = _wanted((yield from list_heads(context)), partitions)
         wanted = again
-    raise UnfinishedCommitError(
-        f"The table did not hold still for {_ROUNDS} looks, or a committed job is not applied.",
+    raise OtherJobError(
+        f"The table did not hold still for {_ROUNDS} looks, or a committed job is not applied. "
+        "Nothing was read or changed.",
+        table=context.root.url,
         remedy=f"Finish what is open: zero-rename recover {context.root.url} --apply",
     )
 
@@ -279,8 +288,10 @@ def _settle_claims(
 def _finish(context: Context, decided: Decided) -> Step[DamagedError | None]:
     try:
         yield from finish(context, decided)
-    except StoreRefusedError:
-        yield from Wait(_PAUSE)  # A reader without the right to write waits for the owner.
+    except (StoreRefusedError, UnfinishedCommitError, OutcomeUnknownError):
+        # Who reads needs the heads moved, and no more. Where he may not write, or the store fails
+        # him, he waits for the owner.
+        yield from Wait(_PAUSE)
     except DamagedError as error:
         return error
     return None

@@ -24,13 +24,21 @@ from support.row_model import Delete, Load, Merge, Model, Step, sequences
 from zero_rename.committer import (
     CommitConflictError,
     InvalidInputError,
+    OtherJobError,
     Table,
     TableMismatchError,
     UnsupportedTypeError,
 )
 from zero_rename.committer.format.records.decision import CondensedDecision, Decision
 from zero_rename.committer.format.row_changes import RowChanges
-from zero_rename.committer.store.requests import Get, Put
+from zero_rename.committer.store.requests import (
+    CompleteUpload,
+    Deleted,
+    DeleteMany,
+    Get,
+    Put,
+    Unknown,
+)
 from zero_rename.orchestration.runs.reports import commit_report, one_line
 
 SCHEMA = pa.schema([("k", pa.int64()), ("j", pa.string()), ("v", pa.float64()), ("p", pa.string())])
@@ -517,6 +525,30 @@ class TestOthers:
         driver.fault = None
         done = table.merge(arrow((1, "A", 1.0, "x")), on=["k"], across_partitions=True)
         assert (done.attempts, done.rows.updated) == (1, 1)
+
+    def test_a_committed_job_that_cannot_be_finished_is_not_told_as_its_own(
+        self, table: Table
+    ) -> None:
+        put(table, (1, "a", 1.0, "x"))
+        driver: Any = table.driver
+        driver.fault = on(CompleteUpload, Crash)
+        with pytest.raises(Crash):
+            put(table, (2, "b", 1.0, "x"), mode="overwrite")
+        driver.fault = on(CompleteUpload, Unknown("no answer"))
+        merge = partial(table.merge, arrow((2, "B", 1.0, "x")), on=["k"])
+        for verb in (table.to_arrow, merge):
+            with pytest.raises(OtherJobError, match="a committed job is not applied"):
+                verb()
+        driver.fault = lambda request, apply: (
+            Deleted({key: "SlowDown" for key, _ in request.items})
+            if isinstance(request, DeleteMany)
+            else apply(request)
+        )
+        assert held(table) == texts((2, "b", 1.0, "x"))
+        with pytest.raises(OtherJobError, match="could not be removed"):
+            merge()
+        driver.fault = None
+        assert merge().rows.updated == 1
 
     def test_a_compaction_beside(self, table: Table, beside: Any) -> None:
         for number in range(3):
