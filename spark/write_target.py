@@ -27,7 +27,7 @@ from ..s3a.policies import (
     check_writer_options,
 )
 from .option_table import plain
-from .options import native_only
+from .options import is_given, native_only
 from .startup.preflight import warn_of_overwrites
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def resolve(
     if word != NATIVE:
         check_unwatched(word, {"wait_for_other_runs": wait_for_other_runs})
         _check_policies(word, said, options, state, code_version)
-    publishes = _publishes(root, publish, options, said, kept)
+    publishes = _publishes(root, publish, options, handoff, kept)
     return WriteTarget(
         root=root,
         committer=word,
@@ -147,14 +147,15 @@ def _publishes(
     root: TableRoot,
     given: bool | None,
     options: Mapping[str, str],
-    said: Handoff,
+    handoff: Handoff,
     layout: TableLayout,
 ) -> bool:
     """Tell whether a write's rows are seen as it ends.
 
-    :raises InvalidInputError: the call publishes what its submitter holds back; or they are held
-        back in a table that is no Delta table, or by a merge.
+    :raises InvalidInputError: the call publishes what its submitter holds back, or holds back what
+        that waits for; or they are held back in a table that is no Delta table.
     """
+    said = handoff.about(root)
     text = next((it for name, it in options.items() if plain(name) == "publish"), None)
     if given is None and text is not None:
         given = text.strip().lower() != "false"
@@ -167,6 +168,16 @@ def _publishes(
             remedy="Leave the application's publish= out, or the operator's.",
         )
     publishes = said.publish is not False if given is None else given
+    own_key = is_given(options, "idempotency_key")  # Of a write besides that of the run.
+    waits = said.publish is None and said.idempotency_key is not None and not own_key
+    if not publishes and waits and handoff.table == root:
+        raise InvalidInputError(
+            "The application holds its rows back, and the task that submitted it waits for them to "
+            "be seen; nothing was written.",
+            table=root.url,
+            remedy="Leave the application's publish= out; or give Airflow's operator "
+            "publish=False, too.",
+        )
     if not publishes and layout is not TableLayout.DELTA:
         raise InvalidInputError(
             "publish=False is given for a table of directories, whose files are there for whoever "

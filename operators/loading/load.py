@@ -31,6 +31,7 @@ from ...orchestration.runs.heartbeat import wait_for_living
 from ...orchestration.runs.newer_runs import refuse_superseded
 from ...orchestration.runs.outcomes import (
     check_partitions,
+    check_waiting,
     nothing_committed,
     settle_killed,
     settled,
@@ -472,7 +473,7 @@ class LoadOperator(TaskArguments, BaseOperator):
             on_repeat = run.on_repeat(self.on_repeat, waits.owner)
             if on_repeat == "skip":
                 self.log.info("Not submitted: job %s of this run waits to be published", waits.job)
-                return unpublished_report(waits) | {"repeated": True}
+                return self._held_back(load, waits, True)
         if earlier is not None and on_repeat == "skip":
             report = commit_report(settled(table, earlier))
             self.log.info("Not submitted: this run has committed %s", one_line(report))
@@ -528,9 +529,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         table, run = load.table, load.run
         waits = load.waiting()
         if waits is not None:
-            report = unpublished_report(waits) | {"repeated": not run.made(waits.owner)}
-            self.log.info("Held back %s", summary(report))
-            return report
+            return self._held_back(load, waits, not run.made(waits.owner))
         job = table.job_of_key(run.idempotency_key)
         if job is None or job == load.earlier:
             raise nothing_committed(table, run, load.earlier)
@@ -543,6 +542,21 @@ class LoadOperator(TaskArguments, BaseOperator):
             check_partitions(table, committed, asked, load.earlier)
         except TaskResultsError as error:
             raise AirflowFailException(str(error)) from error
+        return report
+
+    def _held_back(
+        self, load: TableLoad, waits: UnpublishedJob, is_repeated: bool
+    ) -> dict[str, Any]:
+        """The report of a job that waits to be published.
+
+        :raises AirflowFailException: it would change more than the task's partitions.
+        """
+        try:
+            check_waiting(waits, stored_partitions(load.table, load.partitions))
+        except TaskResultsError as error:
+            raise AirflowFailException(str(error)) from error
+        report = unpublished_report(waits) | {"repeated": is_repeated}
+        self.log.info("Held back %s", summary(report))
         return report
 
     def _published(

@@ -22,7 +22,7 @@ from ...committer.errors import (
 from ...committer.format.layout import UNPARTITIONED
 
 if TYPE_CHECKING:
-    from ...committer import Committed
+    from ...committer import Committed, UnpublishedJob
     from ...committer.commit.settled import SettledPartition
     from ...committer.format.layout import TableRoot
     from ...committer.format.records.failure import Failure
@@ -81,6 +81,26 @@ def check_partitions(
             job=committed.job,
             remedy="Mend the application's filter or the task's partition, then load those "
             "partitions again.",
+        )
+
+
+def check_waiting(waits: UnpublishedJob, allowed: Collection[str]) -> None:
+    """See that a job that waits to be published would change no partition but those its run is
+    about.
+
+    :param allowed: none allows all.
+    :raises TaskResultsError: it would; nobody sees its rows yet.
+    """
+    others = sorted(p.partition for p in waits.partitions if p.partition not in allowed)
+    if allowed and others:
+        raise TaskResultsError(
+            "The job waits to be published, and it would also change partitions that its task does "
+            f"not name: {first_few(others)}. Nobody sees its rows.",
+            table=waits.table,
+            job=waits.job,
+            remedy="Mend the application's filter or the task's partition, then clear the task: "
+            "what it loads then waits in the place of this job. Or abort it: zero-rename publish "
+            f"{waits.table} {waits.job} --abort --apply",
         )
 
 

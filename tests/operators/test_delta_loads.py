@@ -267,6 +267,20 @@ class TestWriteAuditPublish:
         assert (again["job"], again["repeated"]) == (first["job"], True)
         assert len(spark.calls()) == 1
 
+    def test_rows_for_a_partition_that_the_task_does_not_name_fail_it_before_they_are_seen(
+        self, tables: Tables, held: DeltaTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In a retry, too: what waits is to be published next."""
+        monkeypatch.setenv("TEST_DAYS", "1,2")
+        for number in (1, 2):
+            with pytest.raises(AirflowFailException, match=r"not name: day=2\. Nobody sees"):
+                run(load(tables, mode="append", publish=False), try_number=number)
+        monkeypatch.setenv("TEST_DAYS", "1")
+        report = run(load(tables, mode="append", publish=False), try_number=3, max_tries=2)
+        self.publish(tables, report["job"])
+        assert rows(held) == 1
+        assert held.unpublished() == []
+
     def test_job_that_was_aborted_fails_for_good(self, tables: Tables, held: DeltaTable) -> None:
         report = run(load(tables, publish=False))
         held.abort(report["job"])

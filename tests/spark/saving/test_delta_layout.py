@@ -200,6 +200,22 @@ def test_rows_are_held_back_where_the_submitter_says_so(
     assert found(load(spark, url)) == [(1, "a"), (2, "a"), (3, "b")]
 
 
+def test_rows_that_the_submitter_waits_for_are_not_held_back(
+    spark: Any, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take the application for one that has committed nothing."""
+    root = TableRoot.parse(url)
+    said = Handoff(table=root, layout=TableLayout.DELTA, idempotency_key="dag/run/task")
+    for name, value in said.encode().items():
+        monkeypatch.setenv(name, value)
+    frame = spark.createDataFrame([(9, "a")], "n int, p string")
+    with pytest.raises(InvalidInputError, match="holds its rows back, and the task"):
+        save(frame, url, publish=False)
+    assert DeltaTable(url).unpublished() == []
+    own = {"idempotencyKey": "another write"}
+    assert isinstance(save(frame, url, publish=False, options=own), UnpublishedJob)
+
+
 def test_rows_are_not_held_back_in_directories_or_by_hadoops_committers(
     spark: Any, s3_bucket: Bucket
 ) -> None:
