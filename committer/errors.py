@@ -126,7 +126,9 @@ def counted(number: int, one: str, many: str = "") -> str:
 def without_secrets(url: str) -> str:
     """A URL that was not taken, as messages may show it: no user, no password, no query."""
     place, query, _ = url.partition("?")
-    return re.sub("//[^/]*@", "//…@", place)[:200] + query + ("…" if query else "")
+    place = re.sub(r"//\S*@", "//…@", place)  # A secret may have slashes.
+    place = re.sub(r"^[^\s/]*:(?!//)\S*@", "…@", place)
+    return place[:200] + query + ("…" if query else "")
 
 
 def first_few(names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
-from ..committer.store.s3_urls import refuse_arn
+from ..committer.store.s3_urls import check_bucket_part
 from .runs.arguments import read_names
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def check_table_name(table: str | None) -> str:
         ``None``: there the table root itself would be read or written.
     """
     name = table.strip() if isinstance(table, str) else ""
-    refuse_arn(name)
+    check_bucket_part(name)
     whole = "://" in name
     parts = name.split("://", 1)[-1].rstrip("/").split("/") if whole else name.strip("/").split("/")
     if any(part.strip() in ("", "None", ".", "..") for part in parts):

@@ -13,7 +13,7 @@ from ..committer.errors import InvalidInputError, without_secrets
 from ..committer.format.job_spec import OnConflict, SuccessMarkers
 from ..committer.store.encryption import Algorithm, Encryption
 from ..committer.store.fast_root import FastRoot
-from ..committer.store.s3_urls import SCHEME, refuse_arn
+from ..committer.store.s3_urls import SCHEME, check_bucket_part
 from ..orchestration.submit.credentials import looks_like_credential
 from ..orchestration.submit.submission import SHORTEST_KEY_ID
 from ..orchestration.table_names import check_catalog, table_url
@@ -179,12 +179,13 @@ def _check_places(given: Mapping[str, Any], conn_id: str) -> None:
                 f"The connection {conn_id!r} has {key}={given[key]!r}, which is no text.",
                 remedy="Mend it in the connection's extra.",
             )
-    refuse_arn(given.get("table_root", ""))
+    check_bucket_part(given.get("table_root", ""))
     root = given.get("table_root")
     if root is not None and (not _ROOT.match(root) or root != root.strip()):
         # A blank at the end would be part of a folder's name: another place than is meant.
         raise InvalidInputError(
-            f"The connection {conn_id!r} has table_root={root!r}, which is no place on S3.",
+            f"The connection {conn_id!r} has table_root={without_secrets(root)!r}, which is no "
+            "place on S3.",
             remedy="Give it as s3://bucket or s3://bucket/prefix, without blanks around it.",
         )
 

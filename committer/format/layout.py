@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, without_secrets
 from ..store.fast_root import FAST, FastRoot
-from ..store.s3_urls import SCHEME, refuse_arn
+from ..store.s3_urls import SCHEME, check_bucket_part
 from .run_file import file_of_run
 
 if TYPE_CHECKING:
@@ -180,12 +180,13 @@ class TableRoot:
 
         :raises InvalidInputError: not such a URL, no prefix, or a prefix that readers skip.
         """
-        refuse_arn(url or "")
+        check_bucket_part(url or "")
         match = re.fullmatch(rf"{SCHEME}([^/]+)/(.+?)/*", url or "")
         remedy = "Name a table as s3://bucket/prefix."
         if match is None:
+            shown = without_secrets(str(url))
             raise InvalidInputError(
-                f"A table root is s3://bucket/prefix, not {url!r}; nothing was read or written.",
+                f"A table root is s3://bucket/prefix, not {shown!r}; nothing was read or written.",
                 remedy=remedy,
             )
         bucket, prefix = match.groups()

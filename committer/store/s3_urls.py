@@ -9,6 +9,8 @@ from ..errors import InvalidInputError
 #: How URLs of S3 begin, in whatever case, as a part of a pattern.
 SCHEME = "(?i:s3[an]?)://"
 _ARN = re.compile(f"({SCHEME})?arn:aws", re.IGNORECASE)
+#: As Hadoop's first file systems took keys: ``s3n://KEY:SECRET@bucket``. A secret may have slashes.
+_KEYS = re.compile(rf"{SCHEME}[^/]*[:@]")
 
 
 def refuse_arn(url: str) -> None:
@@ -22,4 +24,19 @@ def refuse_arn(url: str) -> None:
             f"{url!r} has an ARN where a bucket's name is; nothing was read or written.",
             remedy="Name the bucket: s3://bucket/prefix; for an access point its alias, which ends "
             "with -s3alias.",
+        )
+
+
+def check_bucket_part(url: str) -> None:
+    """Refuse an ARN in the place of a bucket's name, and keys before it.
+
+    :raises InvalidInputError: there is one. Keys are not shown.
+    """
+    refuse_arn(url)
+    if _KEYS.match(url.strip()):
+        raise InvalidInputError(
+            "A URL has something before its bucket, like an access key and its secret; it is not "
+            "shown, and nothing was read or written.",
+            remedy="Name the bucket alone: s3://bucket/prefix. Keys come from where boto3 finds "
+            "them, from the AWS connection or from the resource.",
         )

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, without_secrets
 from ..format.layout import require_job_id
 from ..store.requests import ListedUpload, Step
-from ..store.s3_urls import SCHEME, refuse_arn
+from ..store.s3_urls import SCHEME, check_bucket_part
 from .purge_plan import Judged, Whose
 
 #: What an upload is told from others by: its key and UploadId.
@@ -66,12 +66,13 @@ class UploadsPath:
     @staticmethod
     def parse(url: str) -> UploadsPath:
         """:raises InvalidInputError: it is no URL of S3."""
-        refuse_arn(url)
+        check_bucket_part(url)
         # As of a table's root, a key may have '#' and '?'.
         match = re.fullmatch(rf"{SCHEME}([^/?#]+)(/.*)?", url)
         if match is None:
             raise InvalidInputError(
-                f"{url!r} is no path on S3.", remedy="Give s3://bucket or s3://bucket/folder."
+                f"{without_secrets(url)!r} is no path on S3.",
+                remedy="Give s3://bucket or s3://bucket/folder.",
             )
         folder = (match[2] or "").strip("/")
         return UploadsPath(match[1], f"{folder}/" if folder else "")

@@ -255,6 +255,28 @@ def test_arn_for_a_bucket_is_refused_and_its_alias_named(
     assert "-s3alias" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("s3://AKIAKEY:hush@lake/t", "s3a://AKIAKEY:hu/sh@lake/t", "S3N://AKIAKEY:hush@lake"),
+        *("s3://AKIAKEY:hush@/t", "https://user:hush@host/lake/t", "AKIAKEY:hush@lake/t"),
+        *("s3:/AKIAKEY:hush@lake/t", "https://lake.s3.amazonaws.com/t?X-Amz-Signature=hush"),
+    ],
+)
+@pytest.mark.parametrize("parse", [TableRoot.parse, UploadsPath.parse, FastRoot.parse])
+def test_keys_in_a_url_are_refused_and_not_shown(url: str, parse: Callable[[str], Any]) -> None:
+    """As Hadoop's first file systems took them."""
+    with pytest.raises(InvalidInputError) as refused:
+        parse(url)
+    assert not [it for it in ("hush", "hu/sh", "AKIAKEY:") if it in str(refused.value)]
+
+
+def test_keys_in_the_name_of_a_table_are_refused_and_not_shown() -> None:
+    with pytest.raises(InvalidInputError, match="something before its bucket") as refused:
+        table_url("s3a://AKIAKEY:hush@lake/t", "s3://lake", "a test")
+    assert "hush" not in str(refused.value)
+
+
 TIERING = """<ListBucketIntelligentTieringConfigurationsOutput>
 <IsTruncated>false</IsTruncated>
 <IntelligentTieringConfiguration><Id>cold</Id><Status>{status}</Status>
