@@ -235,7 +235,10 @@ def _report(
     key = layout.folder.checksum(entry.version)
     answer = yield from Put(key, body, if_none_match=True)
     if not isinstance(answer, Refused):
-        return ()  # No answer depends on it: an unanswered one is left to the next job.
+        # Nothing depends on the state: where no answer came it is left to the next job.
+        if isinstance(answer, Unknown) and keeps_actions(body, entry):
+            yield from Put(records.kept_entry(entry.job or ""), kept_body(entry))
+        return ()
     # Somebody else has written our number's checksum file: is the entry still ours?
     (there,) = yield from read_entries(layout.folder, [entry.version])
     if there is not None and there.txn_id == entry.txn_id:

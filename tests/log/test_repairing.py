@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.faults import beside
+from support.faults import beside, on
 from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, LogTable, day, file_of
 from support.memory_store import MemoryDriver
 from zero_rename.committer.store import requests as s
@@ -275,11 +275,19 @@ class TestEvidence:
                 write_over(table, 1)
             return answer
 
-        from support.memory_store import MemoryDriver
-
         table.driver = MemoryDriver(table.store, overwriting)
         assert table.append("1", job="ours").overwritten == (1,)
         table.driver = MemoryDriver(table.store)
+        assert only(table).outcome is RepairOutcome.COMMITTED
+        assert jobs_live(table) == {"spark", "ours"}
+
+    def test_checksum_file_that_the_store_did_not_take_is_no_matter(self, table: LogTable) -> None:
+        table.driver = MemoryDriver(
+            table.store, on(s.Put, s.Unknown("no answer"), LOG.checksum(1), times=1)
+        )
+        table.append("1", job="ours")
+        table.driver = MemoryDriver(table.store)
+        write_over(table, 1)
         assert only(table).outcome is RepairOutcome.COMMITTED
         assert jobs_live(table) == {"spark", "ours"}
 

@@ -225,7 +225,11 @@ class LogOracle(RunsOracle):
         lost, added = self.commits[-1], frozenset(self.live.keys() - self._before["live"].keys())
         for name, it in self._before.items():
             setattr(self, name, it)
-        self.lost[lost] = Lost(version, added)
+        records = (f"_delta_log/{version:020d}.crc", f"_zero_rename/entries/{lost}.json")
+        if any(path in bodies for path in records):
+            self.lost[lost] = Lost(version, added)
+        else:
+            self.accepted.add(lost)  # The store has not taken what tells of it.
         self.entered(version, body, bodies, now)
 
     def cleaned(self, version: int) -> None:
