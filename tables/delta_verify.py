@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..committer.commit.state.tolerance import unless_gone
-from ..committer.errors import TableNotFoundError, counted
+from ..committer.errors import TableNotFoundError
 from ..committer.format.layout import UNPARTITIONED
 from ..committer.store.fast_root import is_fast
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import ListedObject, Step
-from ..committer.upkeep.verify import Finding, FindingKind
+from ..committer.upkeep.verify import Finding, FindingKind, rows_missing
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.opening import LogDepth, open_log
@@ -84,8 +84,7 @@ def _lost(
             continue
         name = partition_name(after.partition(add) or (), schema, by)
         if key not in sizes:
-            rows = rows_of_add(add)
-            detail = f"{counted(rows, 'row')} of job {add.tags.get('job') or 'unknown'}"
+            detail = rows_missing(rows_of_add(add), add.tags.get("job"))
             yield Finding(name, key, FindingKind.MISSING, detail)
         else:
             detail = f"{sizes[key]} bytes, committed were {add.size}"

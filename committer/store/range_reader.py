@@ -163,9 +163,11 @@ def gone(key: str) -> SnapshotGoneError:
             "made again: zero-rename lineage plan TABLE",
         )
     return SnapshotGoneError(
-        "A file of the state being read was removed or replaced by a later job.",
+        "A file of the state being read is not there: a later job has removed or replaced it, or "
+        "it is lost.",
         key=key,
-        remedy="Take a new snapshot and read again.",
+        remedy="Take a new snapshot and read again; if that names it, too, see what is missing: "
+        "zero-rename verify TABLE",
     )
 
 

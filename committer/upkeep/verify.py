@@ -170,11 +170,21 @@ def _lost(
         if still.get(file.key) != file:
             continue
         if item is None:
-            detail = f"{counted(file.rows, 'row')} of job {file.job or 'unknown'}"
+            detail = rows_missing(file.rows, file.job)
             yield Finding(file.partition, file.key, FindingKind.MISSING, detail)
         elif item.size != file.size:
             detail = f"{item.size} bytes, decided were {file.size}"
             yield Finding(file.partition, file.key, FindingKind.WRONG_SIZE, detail)
+
+
+def rows_missing(rows: int, job: str | None) -> str:
+    """Say whose rows a missing file held.
+
+    :param rows: how many; below 0: nobody has counted them.
+    :param job: that wrote it; none: another program did.
+    """
+    many = counted(rows, "row") if rows >= 0 else "rows that nobody has counted"
+    return f"{many} of job {job}" if job else f"{many}, of another program"
 
 
 def _unnamed(

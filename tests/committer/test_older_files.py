@@ -22,6 +22,7 @@ from zero_rename.committer import (
     JobSpec,
     Mode,
     RefusedError,
+    SnapshotGoneError,
     TableMismatchError,
     TableNotFoundError,
     readable_table,
@@ -346,6 +347,18 @@ class TestVerify:
         (finding,) = empty.table.verify()
         assert (finding.partition, finding.key) == ("day=2", key)
         assert "zero-rename adopt" in finding.detail
+
+    def test_adopted_file_that_is_gone_says_that_nobody_counted_its_rows(
+        self, older: Directory
+    ) -> None:
+        older.table.adopt(apply=True)
+        gone = older.table.files()[0].key
+        older.driver.run(Delete(gone))
+        (finding,) = older.table.verify()
+        assert (finding.key, finding.kind) == (gone, "missing")
+        assert finding.detail == "rows that nobody has counted, of another program"
+        with pytest.raises(SnapshotGoneError, match=r"or it is lost.*zero-rename verify TABLE"):
+            older.ids()
 
     def test_older_partitions_are_no_finding(self, older: Directory) -> None:
         older.load([99], day=3)
