@@ -37,6 +37,7 @@ from .merge_request import INSERT, UPDATE, RowMerge
 from .rival_wait import RivalWait
 from .row_merge import MergeRows, count_merge
 from .row_rewrite import RowPlan, TableChange
+from .scan.current_table import given_partitions
 from .scan.partition_condition import PartitionCondition
 from .scan.reads import noted
 from .stateful_table import StatefulTable
@@ -233,6 +234,8 @@ class ChangeableTable(StatefulTable):
         :raises CommitConflictError: another job changed a partition, at each attempt; nothing of
             this one is visible.
         """
+        if partitions is not None:  # Once, for all attempts.
+            partitions = given_partitions(self.root, partitions)
         if not apply:
             return self._plan_deletion(filter, partitions).report()
         spec = JobSpec(

@@ -39,7 +39,7 @@ from .overview.table_overview import TableOverview, look_over
 from .scan.current_table import current_snapshot, current_table, stored_names, table_exists
 from .scan.partition_state import PartitionState, partition_states
 from .scan.reads import note_read
-from .scan.table_scan import BegunRead, ScanPlan, TableAccess, TableScan
+from .scan.table_scan import BegunRead, TableAccess, TableScan, scan_plan
 from .stateful_table import StatefulTable
 from .store.driver import BotoDriver, connect
 from .store.encryption import Encryption
@@ -189,13 +189,13 @@ class ReadableTable(StatefulTable):
         :param columns: names in the order wanted; ``None`` for all.
         :param limit: at most so many rows.
         :param snapshot: the state to read; ``None``: the one when the scan begins.
+        :raises InvalidInputError: a text for a list, or a limit that is none.
         """
         begun = BegunRead(lambda: (self.schema, self.partition_by), self.snapshot)
         reads = TableAccess(self.root, self.driver, lambda: begun)
-        wanted = None if columns is None else tuple(columns)
-        conditions = () if filter is None else (filter,)
+        plan = scan_plan(self.root, partitions, filter, columns, limit)
         state = None if snapshot is None else note_read(snapshot)
-        return TableScan(reads, ScanPlan(partitions, conditions, wanted, limit), state)
+        return TableScan(reads, plan, state)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, partitions: Collection[str] | None = None

@@ -68,7 +68,7 @@ from ..committer.overview.rival_jobs import RivalJob
 from ..committer.readable_table import ReadableTable
 from ..committer.scan.current_table import stored_in
 from ..committer.scan.reads import note_read, stated_inputs
-from ..committer.scan.table_scan import BegunRead, ScanPlan, TableAccess, TableScan
+from ..committer.scan.table_scan import BegunRead, TableAccess, TableScan, scan_plan
 from ..committer.store.driver import BotoDriver, connect
 from ..committer.store.fast_root import FastRoot, is_fast
 from ..committer.store.requests import Work
@@ -356,7 +356,7 @@ class DeltaTable(ChangeableTable):
         :param limit: at most so many rows.
         :param as_of: a former state: a version, or a time with its zone.
         :param job: instead of a state, the rows of this job alone, before it is published or after.
-        :raises InvalidInputError: both are given.
+        :raises InvalidInputError: both are given; or a text for a list, or a limit that is none.
         """
         if as_of is not None and job is not None:
             raise InvalidInputError(
@@ -368,9 +368,7 @@ class DeltaTable(ChangeableTable):
         reads = TableAccess(self.root, self.driver, partial(self._begun_read, past))
         if job is not None:
             reads = TableAccess(self.root, self.driver, partial(self._begun_read_of_job, job))
-        wanted = None if columns is None else tuple(columns)
-        conditions = () if filter is None else (filter,)
-        return TableScan(reads, ScanPlan(partitions, conditions, wanted, limit))
+        return TableScan(reads, scan_plan(self.root, partitions, filter, columns, limit))
 
     def _begun_read(self, past: AsOf | None) -> BegunRead:
         """Fix the version that a scan reads."""

@@ -520,10 +520,23 @@ def partition_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] |
     """
     if given is None:
         return None
-    if isinstance(given, str) or not all(isinstance(path, str) for path in given):
+    names = texts_in(given)
+    if names is None:
         one = given if isinstance(given, str) and given else "day=2013-01-01"
         raise InvalidInputError(
             f"{name}={given!r} is not a list of partition paths; nothing was sent.",
             remedy=f"Give a list of texts: {name}={[one]!r}.",
         )
-    return tuple(dict.fromkeys(given))
+    return tuple(dict.fromkeys(names))
+
+
+def texts_in(given: object) -> tuple[str, ...] | None:
+    """Return the texts in a list, an array, a column of a frame or what can be gone through once;
+    ``None``: it is one text, or something else than texts."""
+    to_list = getattr(given, "to_pylist", None)  # Of Arrow.
+    listed = given if to_list is None else to_list()
+    if isinstance(listed, str) or not isinstance(listed, Iterable):
+        return None
+    names = tuple(listed)
+    texts = tuple(name for name in names if isinstance(name, str))
+    return texts if len(texts) == len(names) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 import pyarrow as pa
 
@@ -10,6 +10,7 @@ from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.found_table import find_table, read_table, refuse_partition_folder
 from ..errors import InvalidInputError, RecordDamagedError, TableNotFoundError, ZeroRenameError
+from ..format.job_spec import texts_in
 from ..format.layout import TableRoot
 from ..format.parquet.foreign_table import ListedTable, read_listed
 from ..format.records.table_record import TableRecord
@@ -89,13 +90,31 @@ def stored_in(
     partitions: Collection[str],
 ) -> Collection[str]:
     """The same, by the table's columns and partition columns, asked for only where needed."""
-    if isinstance(partitions, str):
-        raise InvalidInputError(
-            f"partitions is the text {partitions!r}, not a list of partitions.",
-            table=root.url,
-            remedy=f"Give a list: partitions=[{partitions!r}].",
-        )
-    if not isinstance(partitions, list | tuple | set | frozenset):
+    partitions = given_partitions(root, partitions)
+    if not isinstance(partitions, tuple):
         return partitions
     schema, by = shape()
     return frozenset(normalise_partition(p, schema, by) for p in partitions)
+
+
+def given_partitions(root: TableRoot, partitions: Collection[str]) -> Collection[str]:
+    """Return the names in an argument as a tuple, whatever they come in: an array, a column of a
+    frame, what can be gone through once. A condition is returned as it is.
+
+    A condition is of a class derived from ``Collection`` that is no sequence, set or mapping.
+
+    :raises InvalidInputError: a text for a list, or something else than texts.
+    """
+    is_listed = isinstance(partitions, Sequence | Set | Mapping)
+    if Collection in type(partitions).__mro__ and not is_listed:
+        return partitions
+    names = texts_in(partitions)
+    if names is None:
+        is_text = isinstance(partitions, str)
+        what = f"the text {partitions!r}, not" if is_text else f"{partitions!r:.200}, which is not"
+        raise InvalidInputError(
+            f"partitions is {what} a list of partitions.",
+            table=root.url,
+            remedy=f"Give a list: partitions=[{partitions if is_text else 'day=2013-01-01'!r}].",
+        )
+    return names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +22,7 @@ from ..format.parquet.row_filter import Filter, RowFilter
 from ..format.records.data_file import DataFile
 from ..format.schema.directory import canonical_name
 from ..store.driver import Driver
-from .current_table import stored_in
+from .current_table import given_partitions, stored_in
 from .partition_condition import PartitionCondition, wanted_files
 
 if TYPE_CHECKING:
@@ -74,6 +74,34 @@ class ScanPlan:
     conditions: tuple[Filter, ...] = ()
     columns: tuple[str, ...] | None = None
     limit: int | None = None
+
+
+def scan_plan(
+    root: TableRoot,
+    partitions: Collection[str] | None,
+    condition: Filter | None,
+    columns: Sequence[str] | None,
+    limit: int | None,
+) -> ScanPlan:
+    """Say what is wanted of a table, of a scan's arguments.
+
+    :raises InvalidInputError: a text for a list, or a limit that is none.
+    """
+    if isinstance(columns, str):
+        raise InvalidInputError(
+            f"columns is the text {columns!r}, not a list of columns.",
+            table=root.url,
+            remedy=f"Give a list: columns=[{columns!r}].",
+        )
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        raise InvalidInputError(
+            f"limit={limit!r} is not a number of rows.",
+            table=root.url,
+            remedy="Give a whole number from 0 on, or leave it out for all rows.",
+        )
+    named = None if partitions is None else given_partitions(root, partitions)
+    wanted = None if columns is None else tuple(columns)
+    return ScanPlan(named, () if condition is None else (condition,), wanted, limit)
 
 
 class TableScan:

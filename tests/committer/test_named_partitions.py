@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+from conftest import Bucket
 
 from support.memory_store import MemoryStore
 from support.protocol import memory_table, put_rows
 from zero_rename.committer import InvalidInputError, Table
 from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.tables import DeltaTable
+
+pytestmark = pytest.mark.memory_s3
 
 SCHEMA = pa.schema([("k", pa.int64()), ("day", pa.int32())])
 BEFORE = [{"k": 1, "day": 1}, {"k": 2, "day": 2}]
@@ -107,3 +114,78 @@ def test_what_is_to_be_replaced_is_refused_without_mode_replace(
     with pytest.raises(InvalidInputError, match=f"and its mode is {mode}"):
         put(table, [{"k": 9, "day": 3}], mode=mode, **policy)
     assert held(table) == BEFORE
+
+
+#: Names of one partition as programs have them.
+NAMES: dict[str, Callable[[], Any]] = {
+    "generator": lambda: (name for name in ["day=01"]),
+    "keys": lambda: {"day=01": 1}.keys(),
+    "mapping": lambda: {"day=01": 1},
+    "set": lambda: {"day=01"},
+    "array": lambda: np.array(["day=01"]),
+    "series": lambda: pd.Series(["day=01"], index=["other"]),
+    "arrow": lambda: pa.chunked_array([["day=01"]]),
+}
+
+
+@pytest.mark.parametrize("kind", ["directories", "delta"])
+@pytest.mark.parametrize("given", NAMES.values(), ids=NAMES)
+def test_partitions_are_named_by_whatever_can_be_gone_through(
+    s3_bucket: Bucket, kind: str, given: Callable[[], Any]
+) -> None:
+    root = f"s3://{s3_bucket.name}/flights"
+    table = Table(root) if kind == "directories" else DeltaTable(root)
+    rows = pa.Table.from_pylist(BEFORE, SCHEMA)
+    with table.job(SCHEMA, partition_by=["day"]) as job:
+        job.write(rows)
+    assert table.scan(given()).to_arrow()["k"].to_pylist() == [1]
+    assert table.scan(given(), filter=[("k", ">", 0)]).count() == 1
+    assert table.snapshot(given()).by_partition().keys() == {"day=1"}
+    assert table.delete([("k", ">", 0)], partitions=given(), apply=False).rows.deleted == 1
+    with table.job(SCHEMA, mode="overwrite", replace_partitions=given()) as job:
+        pass
+    assert table.scan().to_arrow()["k"].to_pylist() == [2]
+
+
+def test_deletion_that_is_computed_anew_still_has_the_partitions_that_came_once(
+    table: Table,
+) -> None:
+    put(table, BEFORE, partition_by=["day"])
+    others = iter([lambda: put(table, [{"k": 9, "day": 1}])])
+    state_to_change = table.state_to_change
+
+    def beside(partitions: Any) -> Any:
+        state = state_to_change(partitions)
+        next(others, lambda: None)()
+        return state
+
+    table.state_to_change = beside  # type: ignore[method-assign]
+    once: Any = (name for name in ["day=1"])
+    done = table.delete([("k", ">", 0)], partitions=once)
+    assert (done.rows.deleted, held(table)) == (2, BEFORE[1:])
+
+
+@pytest.mark.parametrize("given", [5, [None], [1], "day=1", [["day=1"]]])
+def test_what_is_no_list_of_partitions_is_refused(table: Table, given: Any) -> None:
+    put(table, BEFORE, partition_by=["day"])
+    for ask in (table.scan, table.snapshot, table.compact):
+        with pytest.raises(InvalidInputError, match="not a list of partitions"):
+            ask(given)
+    with pytest.raises(InvalidInputError, match="not a list of partition paths"):
+        table.job(SCHEMA, replace_partitions=given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"limit": -1}, "limit=-1 is not a number of rows"),
+        ({"limit": 1.5}, "limit=1.5 is not a number of rows"),
+        ({"limit": True}, "limit=True is not a number of rows"),
+        ({"columns": "delay"}, "columns is the text 'delay', not a list"),
+    ],
+)
+def test_scan_that_cannot_be_meant_is_refused(
+    table: Table, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        table.scan(**given)

@@ -75,7 +75,7 @@ class RowFilter:
             self._schema.empty_table().filter(self._expression)
         except (pa.ArrowException, TypeError) as error:
             raise InvalidInputError(
-                f"The filter does not fit the table's columns: {error}.", remedy=_REMEDY
+                f"The filter does not fit the table's columns: {_sentence(error)}.", remedy=_REMEDY
             ) from error
         named = [name for name in self._schema.names if name in self._text]
         if not self._is_evaluated_by(named):
@@ -272,7 +272,13 @@ def _expression(condition: Filter) -> pc.Expression:
             raise ValueError(f"it is the text {condition!r}")
         return pq.filters_to_expression(condition)
     except (ValueError, TypeError, pa.ArrowException) as error:
-        raise InvalidInputError(f"The filter cannot be read: {error}.", remedy=_REMEDY) from error
+        said = f"The filter cannot be read: {_sentence(error)}."
+        raise InvalidInputError(said, remedy=_REMEDY) from error
+
+
+def _sentence(error: Exception) -> str:
+    """What Arrow says, in one line and without a full stop."""
+    return " ".join(str(error).split()).rstrip(".")
 
 
 class _KeptFilter(RowFilter):
