@@ -89,12 +89,13 @@ class Noted:
             both = replace(both, log_version=min(of_logs))
         return replace(self, base=both, filters=() if whole else filters)
 
-    def wrote(self, done: Committed | None, replaced: bool) -> Noted:
+    def wrote(self, done: Committed | None, replaced: bool, held: str | None = None) -> Noted:
         """After a write has ended.
 
-        :param done: what it did; ``None``: nothing, it is aborted.
+        :param done: what it did; ``None``: nothing, it is aborted, or waits to be published.
         :param replaced: it replaced what its partitions held, so that it no longer matters what
             that was. What it appended to is a version further, if nobody else came between.
+        :param held: the job that waits, which is the application's own once it is published.
         """
         versions = dict(self.base.versions)
         for change in done.partitions if done is not None else ():
@@ -102,7 +103,8 @@ class Noted:
                 versions[change.partition] = None
             elif self.base.read_at(change.partition) == change.version - 1:
                 versions[change.partition] = change.version
-        own = self.own if done is None else (*self.own, done.job)[-_MOST_JOBS:]
+        made = held if done is None else done.job
+        own = self.own if made is None else (*self.own, made)[-_MOST_JOBS:]
         return replace(self, base=replace(self.base, versions=versions), ended=True, own=own)
 
     def base_of(self, opened: OpenedJob) -> ReadBase:
@@ -173,10 +175,12 @@ class TableReads:
         """Note it as an input of writes to come, into whatever table."""
         self._change_log(lambda log: log.read(read))
 
-    def wrote(self, done: Committed | None, replaced: bool) -> None:
+    def wrote(self, done: Committed | None, replaced: bool, held: str | None = None) -> None:
         """Note that a write has ended. See :meth:`Noted.wrote`."""
         self._change_log(ReadLog.ended)
-        self._change(lambda noted: noted if noted == self._nothing else noted.wrote(done, replaced))
+        self._change(
+            lambda noted: noted if noted == self._nothing else noted.wrote(done, replaced, held)
+        )
 
     def ended(self) -> None:
         """Note that a reader cannot read its state any more, so that no write comes of it."""

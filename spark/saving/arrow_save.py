@@ -128,7 +128,8 @@ def carry_out(
         raise
     finally:
         if not job.repeats:
-            reads.wrote(job.committed, planned.spec.mode is Mode.REPLACE)
+            held = None if job.unpublished is None else job.unpublished.job
+            reads.wrote(job.committed, planned.spec.mode is Mode.REPLACE, held)
     if job.unpublished is not None:
         log_unpublished(job.unpublished)
         return job.unpublished

@@ -31,10 +31,9 @@ logger = logging.getLogger("zero_rename.spark.saving.planned_job")
 #: The remedy of a conflict with what this application has read.
 _LOAD_ANEW = (
     "Of each partition the oldest state counts that this application has read, since nothing tells "
-    "which one the rows come from. Load the table anew now, by spark.read…load(…), and write what "
-    "comes of that: what was read before this refusal then counts no longer. Or name the state, by "
-    "the option base, base=now if the rows do not depend on the table; or choose "
-    "onConflict=last_wins."
+    "which one the rows come from. Load the table anew now, and write what comes of that: what was "
+    "read before this refusal then counts no longer. Or name the state, by the option base, "
+    "base=now if the rows do not depend on the table; or choose onConflict=last_wins."
 )
 
 
@@ -147,7 +146,9 @@ def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> Non
     :param base: what it has read.
     """
     partition = opened.root.partition_of_head_key(error.key or "")
-    if partition is not None and base.version(partition) is not None:
+    # A log's error has no key of a head, and names the partitions.
+    met = error.gave_way if partition is None else (partition,)
+    if any(base.version(it) is not None for it in met):
         error.remedy = _LOAD_ANEW
 
 

@@ -59,7 +59,7 @@ def test_what_the_application_has_read_is_held_against_its_overwrite(spark: Any,
     more = load(spark, url).selectExpr("n + 10 as n", "p")
     with DeltaTable(url).job() as other:
         other.write(spark.createDataFrame([(4, "a")], "n int, p string").toArrow())
-    with pytest.raises(CommitConflictError):
+    with pytest.raises(CommitConflictError, match="Load the table anew now"):
         save(more, url, mode="overwrite", layout="delta")
     again = load(spark, url).selectExpr("n + 10 as n", "p")
     save(again, url, mode="overwrite", layout="delta")
@@ -198,6 +198,18 @@ def test_rows_are_held_back_where_the_submitter_says_so(
     with pytest.raises(InvalidInputError, match="publish=False says nothing to a change"):
         delete(url, where="n = 1")
     assert found(load(spark, url)) == [(1, "a"), (2, "a"), (3, "b")]
+
+
+def test_job_that_the_application_has_held_back_is_its_own_once_it_is_published(
+    spark: Any, url: str
+) -> None:
+    rows = load(spark, url).selectExpr("n + 10 n", "p")
+    held = save(rows, url, mode="overwrite", layout="delta", publish=False)
+    assert isinstance(held, UnpublishedJob)
+    DeltaTable(url).publish(held.job)
+    one = spark.createDataFrame([(9, "a")], "n int, p string")
+    save(one, url, mode="overwrite", layout="delta")
+    assert found(load(spark, url)) == [(9, "a"), (13, "b")]
 
 
 def test_rows_that_the_submitter_waits_for_are_not_held_back(
