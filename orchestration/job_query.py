@@ -25,7 +25,10 @@ ReadMarker = Callable[[str | None], "SuccessMarker | None"]
 READY, WAITING, FAILED, ERROR = "ready", "waiting", "failed", "error"
 SKIPPED = "skipped"
 ON_FOREIGN_MARKER = ("wait", "fail")
-_BY_HAND = "it was marked so by hand, or it wrote elsewhere than to {table}"
+_BY_HAND = (
+    "it was marked so by hand, or it wrote elsewhere than to {table}, or the job that it held back "
+    "was aborted"
+)
 _WITHOUT_COMMIT = "it ended without a commit in {table}"
 #: States of a task that has ended and will not load any more unless somebody clears it, each with
 #: what it says of a task that has committed nothing.
@@ -240,6 +243,12 @@ class JobQuery:
             return self._judged(commit_report(change.done, wanted), [*wanted])
         at_work = table.open_jobs()  # Before the look: what has ended by now has committed by now.
         if self.idempotency_key is not None:
+            held = [it for it in at_work if it.unpublished]
+            if any(it.idempotency_key == self.idempotency_key for it in held):
+                # The run was loaded again: its rows of before are to be replaced.
+                waits = table.unpublished_of_key(self.idempotency_key)
+                if waits is not None:
+                    return QueryResult(WAITING, f"Job {waits.job} waits to be published.")
             job = table.job_of_key(self.idempotency_key)
         committed = None if job is None else table.result(job)
         if committed is not None:

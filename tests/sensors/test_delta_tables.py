@@ -120,6 +120,23 @@ def test_job_that_waits_to_be_published_is_waited_for(days: Days, task: str) -> 
     assert days.looks(partitions=["day=2"])
 
 
+def test_run_that_was_loaded_again_is_waited_for_until_its_job_is_published(days: Days) -> None:
+    """What it had published before is to be replaced."""
+    owner = Owner("flights", "scheduled__2013-02-02", "load")
+    jobs = []
+    for number in (1, 2):
+        again = {"idempotency_key": KEY, "on_repeat": "replace_own", "publish": False}
+        with days.table.job(SCHEMA, partition_by=["day"], owner=owner, **again) as job:
+            job.write(pa.table({"day": [2] * number, "n": [1] * number}, schema=SCHEMA))
+        assert job.unpublished is not None
+        jobs.append(job.unpublished.job)
+        with pytest.raises(AirflowSensorTimeout, match=f"{jobs[-1]} waits to be published"):
+            days.wait(upstream_task_id="load")
+        days.table.publish(jobs[-1])
+        report = days.wait(upstream_task_id="load")
+        assert (report["job"], report["rows"]) == (jobs[-1], number)
+
+
 def test_partitions_are_waited_for_whoever_committed_them(days: Days) -> None:
     assert not days.looks(partitions=["day=1", "day=2"])
     days.load(1)
