@@ -378,7 +378,9 @@ class DeltaTable(ChangeableTable):
     def _begun_read_of_job(self, job: str) -> BegunRead:
         """Fix the rows of one job that a scan reads."""
         opened = self._rows_of_job(job)
-        return BegunRead(opened.shape, opened.snapshot)
+        return BegunRead(
+            opened.shape, lambda names: note_read(replace(opened.snapshot(names), of_job=True))
+        )
 
     def newest_entry(self, since: int = 0) -> NewestEntry | None:
         """Tell the newest entry of the log, by one listing; ``None``: no table here.
@@ -548,7 +550,7 @@ class DeltaTable(ChangeableTable):
         :raises JobFencedError: it was aborted.
         :raises InvalidInputError: no such job.
         """
-        return self._rows_of_job(job).snapshot(partitions)
+        return replace(self._rows_of_job(job).snapshot(partitions), of_job=True)
 
     def _rows_of_job(self, job: str) -> OpenedTable:
         state = self.run(rows_of_job(self.root, self._layout, job))

@@ -58,6 +58,7 @@ class Snapshot:
         ``None``: nothing.
     :param log_version: of the log that told the state; ``None``: heads or a listing did.
     :param entries: by job with files here, the version of its entry in that log.
+    :param of_job: it is no state, but the rows of one job alone.
     """
 
     root: TableRoot
@@ -70,6 +71,7 @@ class Snapshot:
     read: ReadBase | None = None
     log_version: int | None = None
     entries: Mapping[str, int] = field(default_factory=dict)
+    of_job: bool = False
 
     @property
     def base(self) -> ReadBase:

@@ -84,10 +84,18 @@ class ReadLog:
 
     :param tables: by their roots.
     :param too_many: they are more than are noted.
+    :param partly: rows of single jobs were read since the last job has ended, of which nobody can
+        tell when they are stale; ``was_partly``: before that.
     """
 
     tables: Mapping[str, NotedRead] = field(default_factory=dict)
     too_many: Annotated[bool, LEFT_OUT] = False
+    partly: Annotated[bool, LEFT_OUT] = False
+    was_partly: Annotated[bool, LEFT_OUT] = False
+
+    def read_state(self, state: Snapshot) -> ReadLog:
+        """After a state was read, or the rows of one job."""
+        return replace(self, partly=True) if state.of_job else self.read(read_of(state))
 
     def read(self, read: TableRead) -> ReadLog:
         """After a table was read."""
@@ -98,19 +106,27 @@ class ReadLog:
 
     def ended(self) -> ReadLog:
         """After a job has ended, by commit or abort."""
-        return replace(self, tables={n: NotedRead(None, it.all) for n, it in self.tables.items()})
+        noted = {n: NotedRead(None, it.all) for n, it in self.tables.items()}
+        before = self.was_partly or self.partly
+        return replace(self, tables=noted, partly=False, was_partly=before)
 
     def since(self) -> ReadLog:
         """What was read since the last job has ended, and nothing before."""
         noted = self.tables.items()
-        return replace(self, tables={n: NotedRead(it.since) for n, it in noted if it.since})
+        tables = {n: NotedRead(it.since) for n, it in noted if it.since}
+        return replace(self, tables=tables, was_partly=False)
 
     def beside(self, other: ReadLog) -> ReadLog:
         """What either of two has read."""
         both = self
         for noted in other.tables.values():
             both = both.read(noted.all) if noted.all is not None else both
-        return replace(both, too_many=self.too_many or other.too_many)
+        return replace(
+            both,
+            too_many=self.too_many or other.too_many,
+            partly=self.partly or other.partly,
+            was_partly=self.was_partly or other.was_partly,
+        )
 
     @property
     def inputs(self) -> Inputs:
@@ -118,7 +134,8 @@ class ReadLog:
         if self.too_many:
             return UNKNOWN_INPUTS
         reads = (self.tables[name].all for name in sorted(self.tables))
-        return Inputs(tuple(read.stated() for read in reads if read is not None))
+        stated = tuple(read.stated() for read in reads if read is not None)
+        return Inputs(stated, partly=self.partly or self.was_partly)
 
 
 _here = ReadLog()
@@ -128,9 +145,8 @@ _lock = threading.Lock()
 def note_read(state: Snapshot) -> Snapshot:
     """Note that this process reads a state, and hand it on."""
     global _here
-    read = read_of(state)
     with _lock:
-        _here = _here.read(read)
+        _here = _here.read_state(state)
     return state
 
 
@@ -160,20 +176,26 @@ def stated_inputs(driver: BotoDriver, inputs: Iterable[Snapshot | TableScan | st
     """Inputs as a program states them: a request for each foreign file.
 
     :param inputs: states of tables that rows are computed from, and ``s3://bucket/key`` of files.
+        Rows of one job are no state: what is told is then not all.
     :raises InvalidInputError: one is none of these, a file is not there, or its URL holds what
         nobody else may know.
     """
     tables: dict[str, TableRead] = {}
     files: list[FileRead] = []
+    partly = False
     for it in inputs:
         if isinstance(it, str):
             files.append(_file(driver, it))
             continue
-        read = read_of(it if isinstance(it, Snapshot) else it.snapshot)
+        state = it if isinstance(it, Snapshot) else it.snapshot
+        if state.of_job:
+            partly = True  # It is no state that could be compared with what is there later.
+            continue
+        read = read_of(state)
         known = tables.get(read.table)
         tables[read.table] = read if known is None else known.over(read)
     stated = tuple(tables[name].stated() for name in sorted(tables))
-    return Inputs(stated, tuple(sorted(files, key=lambda file: file.url)))
+    return Inputs(stated, tuple(sorted(files, key=lambda file: file.url)), partly)
 
 
 def _file(driver: BotoDriver, url: str) -> FileRead:

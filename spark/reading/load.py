@@ -136,6 +136,7 @@ def load(
     if job is not None:
         source = found.table
         state = _rows_of_job(source, job, partitions, where, as_of)
+        reads.read(state)
         shown = list(columns) if columns is not None else state.schema.names
         types = spark_schema(state.schema, _needed(shown, where, state.schema))
         return _frame(spark, _ReadRequest(source, state, where, shown, types), way)[0]

@@ -34,11 +34,10 @@ from ...committer.commit.state.job_state import Committed, OpenedJob
 from ...committer.errors import TableMismatchError
 from ...committer.format.as_of import AsOf
 from ...committer.format.read_base import NOTHING_READ, ReadBase
-from ...committer.format.records.inputs import TableRead
 from ...committer.format.records.typed_json import Unfit, from_members, to_members
 from ...committer.format.schema.hive_paths import normalise_partition
 from ...committer.scan.partition_condition import wanted_files
-from ...committer.scan.reads import ReadLog, read_of
+from ...committer.scan.reads import ReadLog
 from ...tables.table_at_root import TableAtRoot
 from ..worker import application, connect_session, is_over
 from .predicate import row_filter, selected_partitions
@@ -171,9 +170,10 @@ class TableReads:
         """Note a state that a reader has planned on. See :meth:`Noted.read`."""
         self._change(lambda noted: noted.read(base, partition_filter))
 
-    def read(self, read: TableRead) -> None:
-        """Note it as an input of writes to come, into whatever table."""
-        self._change_log(lambda log: log.read(read))
+    def read(self, state: Snapshot) -> None:
+        """Note a state, or the rows of one job, as an input of writes to come, into whatever
+        table."""
+        self._change_log(lambda log: log.read_state(state))
 
     def wrote(self, done: Committed | None, replaced: bool, held: str | None = None) -> None:
         """Note that a write has ended. See :meth:`Noted.wrote`."""
@@ -228,7 +228,7 @@ def plan_on(
         open_ended = named is None and selected is not None
         # Of a partition whose files are all left out, rows were read nevertheless: none.
         reads.planned(snapshot.base, where if open_ended else None)
-    reads.read(read_of(snapshot))
+    reads.read(snapshot)
     kept = row_filter(where, schema)
     return snapshot if kept is None else replace(snapshot, files=wanted_files(snapshot, kept))
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from conftest import Bucket
 
+from support.command_line import as_json
 from zero_rename import Table
 from zero_rename.committer import Content, FileOptions
 from zero_rename.committer.format.records.inputs import Inputs, PartitionRead, content_of
@@ -107,6 +108,42 @@ class TestRecorded:
             "zero_rename.tables.delta_steps.tell_inputs", lambda _: {"inputs": {"tables": 5}}
         )
         assert days.inputs_of(load(days, 1, 5)) == Inputs()
+
+
+class TestRowsOfOneJob:
+    """They are no state: nothing that is there later can be held against them."""
+
+    @pytest.mark.parametrize("stated", [True, False])
+    def test_what_is_made_of_them_is_never_stale_and_not_all_told(
+        self, days: DeltaTable, weeks: DeltaTable, stated: bool
+    ) -> None:
+        load(days, 1, 5)
+        load(days, 2, 6)
+        job = load(days, 3, 7, mode="append", publish=False)
+        rows, beside = days.scan(job=job), days.scan(["day=1"])
+        (delay,) = rows.to_arrow()["delay"].to_pylist()
+        beside.to_arrow()
+        told: dict[str, Any] = {"inputs": [rows, beside]} if stated else {}
+        made = load(weeks, 1, delay, **told)
+        inputs = weeks.inputs_of(made)
+        assert [[it.partition for it in read.partitions] for read in inputs.tables] == [["day=1"]]
+        assert not inputs.tables[0].whole
+        assert inputs.partly
+        days.publish(job)
+        assert as_json("lineage", "stale", weeks.root.url) == []
+        (found,) = as_json("lineage", "show", weeks.root.url)
+        assert found["state"] == "unknown"
+        assert found["why"] == ["of some of its rows it was not told what they were computed from"]
+
+    def test_jobs_to_come_are_not_made_of_them_once_they_are_forgotten(
+        self, days: DeltaTable, weeks: DeltaTable
+    ) -> None:
+        job = load(days, 3, 7)
+        days.scan(job=job).to_arrow()
+        load(weeks, 1, 1)
+        days.scan(["day=3"]).to_arrow()
+        forget_reads(before_last_job=True)
+        assert not weeks.inputs_of(load(weeks, 2, 1)).partly
 
 
 class TestRowsWrittenAgain:
