@@ -34,9 +34,10 @@ def conflicts(
 ) -> None:
     """Find runs that conflict over partitions, since the last look: who removed whose rows, or gave
     way to whom, and what is visible. A record of runs that cannot be read counts as not settled."""
-    from ..maintenance.conflicts import as_members, find_here
+    from ..maintenance.conflicts import as_members, find_here, stored_names
 
     opened = Table(table)
+    names = stored_names(opened, partition) if partition else None
     found = find_here(opened, since)
     if not found:
         raise InvalidInputError(
@@ -46,7 +47,7 @@ def conflicts(
         (one.committer, it)
         for one in found
         for it in one.conflicts
-        if not partition or it.partition in partition
+        if names is None or it.partition in names
     ]
     every = [it for _, it in named]
     unread = [why for one in found for why in one.unread]

@@ -125,10 +125,12 @@ class RewritableTable(ReadableTable):
         :param undo: instead of ``keep``: what it held before this job, which changed it last.
         :param apply: do it; ``False`` only says what would be done.
         :param discard: remove what is replaced; else it stays, unseen, and this can be undone.
-        :raises InvalidInputError: no two such jobs; or rows to keep are gone, or of former columns;
-            or that job is not the last, or what there was before it is not on record, whole.
+        :raises InvalidInputError: no partition of the table; no two such jobs; or rows to keep are
+            gone, or of former columns; or that job is not the last, or what there was before it is
+            not on record, whole.
         :raises CommitConflictError: the partition has changed meanwhile.
         """
+        (partition,) = self.stored_names([partition])
         if undo is None:
             plan = self.run(plan_resolution(self._context, partition, keep, window, since))
         else:

@@ -27,6 +27,7 @@ from ..committer.format.records.run_conflict import (
     Settlement,
 )
 from ..committer.format.schema.directory import is_data_file
+from ..committer.format.schema.hive_paths import as_spark_writes
 from ..committer.format.settling import SettledRuns, Settling
 from ..committer.store.requests import ListObjects
 from ..committer.upkeep.conflict_record import open_conflicts, read_conflicts, settle
@@ -177,6 +178,19 @@ def _destination(table: Table) -> Destination:
     raise InvalidInputError(
         f"{NOTHING} Nothing was changed.", table=table.root.url, remedy="Name a table's root."
     )
+
+
+def stored_names(table: Table, partitions: Collection[str]) -> Collection[str]:
+    """Return partitions as a destination stores them: ``day=01`` of a column of numbers is
+    ``day=1``.
+
+    :param table: opened at the destination's root, whatever lies there.
+    :raises InvalidInputError: one is no partition, or none that the table can have.
+    """
+    place = table.run(destination_at(table.root))
+    if place.is_table or place.is_delta:
+        return _own(table, place).stored_names(partitions)
+    return frozenset(map(as_spark_writes, partitions))
 
 
 def _open_at(

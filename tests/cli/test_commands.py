@@ -623,6 +623,21 @@ class TestConflicts:
         said = invoke("resolve", url, "--policy", "prefer=other", "--apply")
         assert (said.exit_code, "names none of its runs" in said.stderr) == (1, True)
 
+    @pytest.mark.parametrize("named", ["day=01", "/day=1/"])
+    def test_partition_is_found_in_whatever_spelling(self, late: Table, named: str) -> None:
+        said = invoke("conflicts", late.root.url, "--partition", named)
+        assert (said.exit_code, "day=1" in said.stdout) == (1, True)
+        kept = as_json("keep-rows", late.root.url, named, "--keep", "newest")
+        assert kept["partition"] == "day=1"
+
+    @pytest.mark.parametrize("named", ["day=x", "nope", "month=1"])
+    def test_partition_that_the_table_cannot_have_is_no_all_clear(
+        self, late: Table, named: str
+    ) -> None:
+        said = invoke("conflicts", late.root.url, "--partition", named)
+        assert (said.exit_code, "partition" in said.stderr) == (2, True)
+        assert invoke("keep-rows", late.root.url, named, "--keep", "newest").exit_code == 2
+
     def test_partition_without_conflict_is_refused(self, late: Table) -> None:
         invoke("conflicts", late.root.url)
         policy = ("--policy", "newest_run", "--partition", "day=2")
