@@ -250,7 +250,8 @@ def _check_moved(found: Plan, progress: Recomputed, code_versions: Mapping[str, 
         if it.job == step.job:
             _fail(
                 f"{it.instance} ended, and {it.places} still hold rows of job {it.job}: it "
-                "has on_repeat='skip', or its application did not load them"
+                "has on_repeat='skip', or its application did not load them, or holds them back "
+                "until they are published"
             )
         version = code_versions.get(step.table)
         if version is not None and (outdated := step.run.outdated(version)):

@@ -135,7 +135,10 @@ def why_not_settled(
     if runs is not None and runs.stands == stands and {*losers} <= {*runs.losers}:
         return ""
     if found.version == version:
-        why = "as before: it has loaded nothing there, as with on_repeat='skip'"
+        why = (
+            "as before: it has loaded nothing there, as with on_repeat='skip', or holds it back "
+            "until it is published"
+        )
     else:
         why = f"of job {found.job}, which settles nothing: another run has loaded since"
     return f"The run ended well, and the rows are {why}"
