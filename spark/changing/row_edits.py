@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...committer.commit.snapshot import Snapshot
 from ...committer.errors import InvalidInputError
@@ -162,18 +162,13 @@ class _Edit:
 
     def _refuse_chance(self, rows: DataFrame, sets: Mapping[str, str], by: Sequence[str]) -> None:
         """Refuse what may choose other rows, or partitions, each time that it is evaluated: it is
-        for the report, and again for the rows. Spark Connect does not tell.
+        for the report, and again for the rows.
 
         :raises InvalidInputError: it names ``rand()`` or the like.
         """
-        from pyspark.sql import functions as F
-
-        if not hasattr(rows, "_jdf"):
-            return
         moves = {f"set[{name!r}]": text for name, text in sets.items() if name in by}
         for name, text in ({"where": self.where} | moves).items():
-            plan: Any = rows.select(F.expr(text))
-            if not plan._jdf.queryExecution().analyzed().deterministic():
+            if _is_chance(rows, text):
                 raise InvalidInputError(
                     f"{name}={text[:200]!r} is not the same each time that it is evaluated, as "
                     "with rand() or uuid(), and is evaluated more than once. Nothing was changed.",
@@ -212,3 +207,20 @@ class _Edit:
             place_of([after[name] for name in by]).alias(NEW),
             F.struct(*(column.alias(name) for name, column in after.items())).alias(ROW),
         )
+
+
+def _is_chance(rows: DataFrame, text: str) -> bool:
+    """Tell whether an expression may have another value each time that it is evaluated.
+
+    Spark refuses such a one as a join's condition. A session of Spark Connect tells it in no other
+    way.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    other = rows.sparkSession.range(1).select(F.lit(1).alias("zero_rename.chance"))
+    try:
+        rows.join(other, F.expr(text).isNotNull(), "left_semi").schema  # noqa: B018 - analysed
+    except AnalysisException as error:
+        return "INVALID_NON_DETERMINISTIC_EXPRESSIONS" in str(error)  # Others are told later.
+    return False
