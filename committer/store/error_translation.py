@@ -38,6 +38,12 @@ _RIGHTS = (
     "kms:GenerateDataKey and kms:Decrypt on it. Where these rights are there, the bucket's policy "
     "may demand an encryption: zero-rename doctor names it."
 )
+#: Of requests that need another right than the rest.
+_RIGHTS_OF = {
+    "PutLifecycleRule": "Grant s3:GetLifecycleConfiguration and s3:PutLifecycleConfiguration on "
+    "the bucket; or have whoever may change its rules add the one that zero-rename lifecycle "
+    "prints."
+}
 _MAKE_ROOM = (
     "Make room, or have the quota raised. Uploads that nobody will complete take room too: "
     "zero-rename doctor names them, zero-rename purge --apply aborts them, which needs none."
@@ -171,6 +177,8 @@ def refusal_of(error: Exception, endpoint: str, bucket: str, request: Any) -> Ex
         if known is None:
             return None
         meaning, remedy = known
+        if known is _REFUSALS["AccessDenied"]:
+            remedy = _RIGHTS_OF.get(type(request).__name__, remedy)
         said = f"The store refused {asked}: {meaning} ({code}). That request did nothing."
         if code in _FULL:
             return StoreFullError(said, remedy=remedy, **context)

@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 from conftest import Behind
 
+from support.command_line import invoke
 from support.faulty_server import Answer, Received, Reply
 from support.memory_s3 import MemoryS3
 from support.refusing_store import (
@@ -210,6 +211,14 @@ def put_rules(bucket: Any, *rules: dict[str, Any]) -> None:
     bucket.client.put_bucket_lifecycle_configuration(
         Bucket=bucket.name, LifecycleConfiguration={"Rules": list(rules)}
     )
+
+
+def test_right_that_a_lifecycle_rule_needs_is_named(behind: Behind, s3_bucket: Any) -> None:
+    denied = denial(403, "AccessDenied", "Access Denied")
+    behind(refusing(lambda got: got.method == "PUT" and "lifecycle" in got.path, denied))
+    said = invoke("lifecycle", f"s3://{s3_bucket.name}/flights", "--apply")
+    assert (said.exit_code, "s3:PutLifecycleConfiguration" in said.stderr) == (2, True)
+    assert "s3:GetObject" not in said.stderr
 
 
 def test_lifecycle_rule_beside_one_of_the_older_form_names_that_rule(
