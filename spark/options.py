@@ -243,7 +243,8 @@ class WriterOptions:
     )
     coordination: Coordination = option(
         partial(texts.choice, Coordination),
-        "Of a new table: `store`, or `none` where the store lacks conditional writes.",
+        "Of a new table: `store`, or `none` where the store lacks conditional writes. Jobs into a "
+        "table of `none` name it, too.",
         Coordination.STORE,
     )
     data_root: FastRoot | None = option(

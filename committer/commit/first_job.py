@@ -259,7 +259,8 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
         raise TableMismatchError(
             f"The table's coordination is {table.coordination}, the job asks for "
             f"{spec.coordination}. Nothing was written.",
-            remedy="Leave the job's coordination to the table.",
+            remedy=f"Give the job coordination={table.coordination}, as the table has it. A table "
+            "keeps the coordination that its first job has asked for.",
         )
     if spec.partition_by is not None and spec.partition_by != table.partition_by:
         raise TableMismatchError(

@@ -44,7 +44,7 @@ from .state.heads import HeadListing, ListedHead, list_heads_and_index, read_hea
 from .state.job_state import OpenedJob
 from .state.open_jobs import OpenEntry, list_open, read_open
 from .state.tolerance import or_damage, or_error
-from .uncoordinated import check_uncoordinated
+from .uncoordinated import check_uncoordinated, warn_uncoordinated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -204,6 +204,7 @@ def _sure_heads(
 
 def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     """No heads, no look at others: the table alone."""
+    warn_uncoordinated(context.root)
     found = yield from find_table(context)
     spec = in_its_columns(found, spec)
     table, new = yield from _table_for(context, found, job, spec, ())

@@ -47,7 +47,7 @@ logger = logging.getLogger("zero_rename.committer.commit.uncoordinated")
 
 
 def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
-    """Say loudly what such a table does not promise; refuse what it cannot keep.
+    """Refuse what such a table cannot keep.
 
     :raises InvalidInputError: an idempotency key, a base or a change of the columns, which
         need heads. Nothing was sent.
@@ -78,6 +78,10 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
             "double rows; or write to a table of coordination=store. Airflow's operator gives "
             "every run a key: it loads the latter only.",
         )
+
+
+def warn_uncoordinated(root: TableRoot) -> None:
+    """Say loudly what such a table does not promise."""
     logger.warning(
         "%s: coordination=none: writers of one partition do not notice each other, a commit whose "
         "owner dies stays half visible and nobody else finishes it, and readers that list while "

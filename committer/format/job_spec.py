@@ -327,7 +327,8 @@ class JobSpec:
     :param run_rank: how new the job's run is: a number, a date or a time, or several by partition
         (:class:`.run_rank.RunRanks`); ``None``: as new as the job.
     :param success_markers: where ``_SUCCESS`` goes.
-    :param coordination: of a new table; a job on a table of the other kind is refused.
+    :param coordination: of a new table; a job on a table of the other kind is refused, so that
+        each job into a table of *none* names it.
     :param idempotency_key: the run's key (DAG, run, task, map index; not the try); ``None`` for
         none.
     :param on_repeat: what to do where an earlier job under that key has committed.

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from conftest import Bucket
 
 from support.faults import beside, on
 from support.memory_store import Behaviour, MemoryStore
@@ -310,7 +311,7 @@ class TestTable:
     def test_another_coordination_is_refused_both_ways(self) -> None:
         alone = Alone()
         alone.load(DAY1)
-        with pytest.raises(TableMismatchError, match="coordination is none"):
+        with pytest.raises(TableMismatchError, match=r"coordination is none.*coordination=none"):
             alone.open(coordination=Coordination.STORE)
         alone.assert_clean()
         world = World()
@@ -472,3 +473,12 @@ class TestOnARealServer:
         assert isinstance(outcome, Aborted)
         assert outcome.uploads == 2
         assert s3_bucket.uploads() == []
+
+
+@pytest.mark.memory_s3
+def test_a_job_is_warned_of_once(s3_bucket: Bucket, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        table = Table(f"s3://{s3_bucket.name}/flights")
+        with table.job(pa.schema([("delay", pa.int64())]), coordination="none"):
+            pass
+    assert caplog.text.count("do not notice each other") == 1
