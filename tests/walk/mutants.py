@@ -635,7 +635,7 @@ RUNS = (
     Mutant(
         "a run leaves its own rows where newer runs were",
         "commit.claim",
-        "return request.writes or has_lost or _changed(opened, request, state)",
+        "return request.writes or _changed(opened, request, state)",
         "return True",
         ("append by rank", "replace by rank", "replace named by rank"),
         30,
