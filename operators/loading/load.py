@@ -586,16 +586,10 @@ class LoadOperator(TaskArguments, BaseOperator):
         if self._published_load is None:
             return None
         # On use: DAG files are parsed by processes that tell nothing.
-        from ...provider.assets.lineage import load_lineage
+        from ...provider.assets.lineage import job_lineage
 
         load, report = self._published_load
-        schema, reads = None, ()
-        try:
-            schema = load.table.schema
-            reads = load.table.inputs_of(report["job"]).tables
-        except ZeroRenameError as error:
-            self.log.warning("OpenLineage is not told all of the load: %s", error)
-        return load_lineage(report, schema, reads, self.inlets)
+        return job_lineage(load.table, report, self.inlets)
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
         """The table that is to be written, and the task's inlets; ``None`` where the arguments lead

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,14 @@ from openlineage.client.generated.output_statistics_output_dataset import (  # p
 )
 from openlineage.client.generated.schema_dataset import SchemaDatasetFacet, SchemaDatasetFacetFields  # pyright: ignore
 
+from ...committer.errors import ZeroRenameError
 from ...committer.format.schema.hive_paths import parse_partition
 
 if TYPE_CHECKING:
     from ...committer.format.records.inputs import TableRead
+    from ...orchestration.runs.loaded_table import LoadedTable
 
+_log = logging.getLogger(__name__)
 #: Partitions whose versions are in a version by name; of more it is a digest.
 _NAMED = 20
 
@@ -33,6 +37,22 @@ def named_lineage(table: str, inlets: Iterable[Any] = ()) -> OperatorLineage:
     :param inlets: the task's.
     """
     return OperatorLineage(inputs=_inlets(inlets), outputs=[OutputDataset(**_name(table))])
+
+
+def job_lineage(
+    table: LoadedTable, report: Mapping[str, Any], inlets: Iterable[Any]
+) -> OperatorLineage:
+    """What the job of a report has written and read, as far as its table can be asked now.
+
+    :param report: :func:`.reports.commit_report`.
+    """
+    schema, reads = None, ()
+    try:
+        schema = table.schema
+        reads = table.inputs_of(report["job"]).tables
+    except ZeroRenameError as error:
+        _log.warning("OpenLineage is not told all of the load: %s", error)
+    return load_lineage(report, schema, reads, inlets)
 
 
 def load_lineage(

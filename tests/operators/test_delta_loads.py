@@ -237,6 +237,20 @@ class TestWriteAuditPublish:
         assert rows(held) == 1
         assert self.publish(tables, report["job"])["repeated"]
 
+    @pytest.mark.usefixtures("optional_providers")
+    def test_lineage_of_a_load_is_told_as_it_is_published(
+        self, tables: Tables, held: DeltaTable
+    ) -> None:
+        loads: Any = load(tables, publish=False)
+        job = run(loads)["job"]
+        assert loads.get_openlineage_facets_on_complete(None) is None
+        task: Any = PublishLoadOperator(task_id="publish", table=tables.url(), job=job)
+        assert task.get_openlineage_facets_on_complete(None) is None
+        task.execute(task_context(task))
+        (output,) = task.get_openlineage_facets_on_complete(None).outputs
+        assert output.facets["version"].datasetVersion == job
+        assert output.outputFacets["outputStatistics"].rowCount == 1
+
     @pytest.mark.usefixtures("s3_server")
     def test_table_is_registered_once_its_job_is_published(
         self, tables: Tables, held: DeltaTable, caplog: pytest.LogCaptureFixture
