@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from ..catalog import Engine, ReadBy, describe, sync_catalog
 from ..catalog import ddl as statements
 from ..catalog.catalog_report import CatalogUrl, table_name
 from ..committer import Table
-from ..committer.errors import ZeroRenameError
+from ..committer.errors import InvalidInputError, ZeroRenameError, escaped
 from ..tables import DeltaTable
 from .output import EXIT_CODES, AsJson, Url, print_rows, say
 from .tables import open_table
@@ -88,7 +89,30 @@ def ddl(
         print_rows(as_json, (), [], {"statements": found}, "")
         return
     for statement in found:
+        _refuse_controls(statement, opened.root.url)
+    for statement in found:
         typer.echo(f"{statement};\n")
+
+
+#: What a terminal carries out, or a file of statements would lose; and what turns the direction of
+#: a text.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def _refuse_controls(statement: str, table: str) -> None:
+    """See that a statement can be printed as it is.
+
+    :raises InvalidInputError: a partition or a column has a control character in its name.
+    """
+    line = next((it for it in statement.split("\n") if _CONTROLS.search(it)), None)
+    if line is not None:
+        raise InvalidInputError(
+            f"A statement has control characters, which would not reach a catalog as they are: "
+            f"{escaped(line.strip())[:200]}. Nothing was printed.",
+            table=table,
+            remedy="Print the statements with --json, which escapes them; or let zero-rename "
+            "catalog sync register the table in AWS Glue.",
+        )
 
 
 @app.command()

@@ -56,6 +56,25 @@ def test_statement_calls_a_table_as_a_registration_does(
     assert named in invoke("catalog", "ddl", table.root.url, "--engine", engine).output
 
 
+@pytest.mark.parametrize("value", ["red\x1b[31m", "title\x1b]0;t\x07", "turned\u202e"])
+def test_control_characters_of_a_partition_do_not_reach_the_terminal(
+    table: Table, value: str
+) -> None:
+    load_rows(table, pa.table({"value": [3], "day": [value]}))
+    said = invoke("catalog", "ddl", table.root.url, "--engine", "hive", code=2)
+    assert value not in said.output
+    assert "Nothing was printed" in said.output
+    told = invoke("catalog", "ddl", table.root.url, "--engine", "hive", "--json").stdout
+    assert any(f"='{value}'" in it for it in json.loads(told)["statements"])
+    assert value not in told
+
+
+def test_letters_beyond_ascii_are_printed_as_they_are(table: Table) -> None:
+    load_rows(table, pa.table({"value": [3], "day": ["Zürich\u200d👍"]}))
+    said = invoke("catalog", "ddl", table.root.url, "--engine", "hive")
+    assert "`day`='Zürich\u200d👍'" in said.stdout
+
+
 @pytest.mark.usefixtures("s3_server")
 def test_sync(table: Table, s3_bucket: Bucket) -> None:
     boto3.client("glue").create_database(DatabaseInput={"Name": s3_bucket.name})
