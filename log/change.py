@@ -97,6 +97,8 @@ class LogChange:
         kept otherwise before.
     :param own: jobs of the same application, committed since the base: their entries overtake
         nothing.
+    :param began: when its job began, by the clock of its driver, in seconds since the epoch;
+        ``None``: just now, or what it adds was there before.
     :param joins: of a job that makes the table: if another job makes the same table first, this
         one adds to it, and is judged as any other job.
     """
@@ -125,6 +127,7 @@ class LogChange:
     emptied: Mapping[Partition, PartitionRanks] = field(default_factory=dict)
     joins: bool = False
     own: frozenset[str] = frozenset()
+    began: float | None = None
 
     @property
     def depth(self) -> LogDepth:

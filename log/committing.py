@@ -100,7 +100,7 @@ def _commit(
     state, listed_at, contention = opened.state, opened.listed_at, CALM
     for _ in range(_NUMBERS):
         check_state(layout, change, state)
-        yield from check_not_vacuumed(layout, change, state, since)
+        yield from check_not_vacuumed(layout, change, state, since, now)
         cleaned = layout.cleaned_by_others(state)
         body = write_actions(change_actions(change, state, now))
         number, deadline = state.version + 1, listed_at + FRESH if cleaned else None

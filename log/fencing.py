@@ -27,12 +27,13 @@ from .searching import JobVerdict, search_since_opened
 
 
 def fence_job(
-    layout: LogLayout, job: str, opened_at: float, fencer: str, now: int
+    layout: LogLayout, job: str, opened_at: float, fencer: str, now: int, after: int = -1
 ) -> Step[JobVerdict]:
     """Decide a job: find its entry, or write its fence.
 
     :param opened_at: when its open record was written, by the store's clock.
     :param fencer: the id of the fence's entry; each process has its own.
+    :param after: the version up to which no entry is the job's, as is known.
     :raises OtherJobError: there is no table, so no log that could carry a fence.
     :raises OutcomeUnknownError: the log was cleaned, or the table made anew, meanwhile.
     """
@@ -46,7 +47,7 @@ def fence_job(
             other=job,
             remedy="Try again once the table is there, or delete its open record by hand.",
         )
-    verdict = yield from search_since_opened(layout, state, job, opened_at)
+    verdict = yield from search_since_opened(layout, state, job, opened_at, after)
     if verdict.entry is not None or verdict.fenced:
         return verdict
     change = LogChange(

@@ -34,10 +34,7 @@ from .log_layout import LogLayout
 from .opening import open_log
 from .replay import LogState
 from .searching import RunDone, search_since_opened
-
-#: Seconds before the end of the retention from which on no job is published: for the commit itself
-#: and for clocks that differ.
-_MARGIN = 3600.0
+from .vacuum import spared_for
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,7 @@ def kept_for(layout: LogLayout, state: LogState) -> float:
 
 def _refuse_late(layout: LogLayout, state: LogState, waiting: WaitingJob) -> None:
     age, allowed = waiting.now - waiting.opened_at, kept_for(layout, state)
-    if age < allowed - _MARGIN:
+    if age < spared_for(allowed):
         return
     raise CommitConflictError(
         f"The job has waited for {age / 86400:.1f} days, and the table keeps files that no entry "

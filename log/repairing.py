@@ -32,6 +32,7 @@ from ..committer.errors import (
     CommitConflictError,
     JobFencedError,
     OutcomeUnknownError,
+    SnapshotGoneError,
     SupersededRunError,
     TableMismatchError,
     counted,
@@ -52,9 +53,8 @@ from .ranks import ranks_said
 from .replay import LogState
 from .scope import NONE, Scope, read_scope
 from .settling import read_settles
+from .vacuum import spared_for
 
-#: Seconds before the end of the retention from which on a file may be on its way out.
-_MARGIN = 3600.0
 #: The member by which an entry tells what its rows were computed from.
 INPUTS = "inputs"
 #: Members of an entry about the rows of its job, written or left out. A repair repeats them.
@@ -119,12 +119,24 @@ def repair_log(
     for lost in (yield from find_overwritten(layout)):
         found = yield from _repair(layout, lost, now, apply)
         if accept_loss and found.outcome is RepairOutcome.LEFT and found.job:
+            found = replace(found, outcome=RepairOutcome.WOULD_ACCEPT)
             if apply:
-                yield from fence_job(layout, found.job, lost.now.written_at, fencer, now)
-            outcome = RepairOutcome.ACCEPTED if apply else RepairOutcome.WOULD_ACCEPT
-            found = replace(found, outcome=outcome)
+                found = yield from _accepted(layout, lost, found, fencer, now)
         done.append(found)
     return done
+
+
+def _accepted(
+    layout: LogLayout, lost: OverwrittenEntry, found: RepairedEntry, fencer: str, now: int
+) -> Step[RepairedEntry]:
+    """Fence the job of an entry, so that nothing tells of it any more."""
+    try:
+        # What its number holds now is another's, and it was not committed before it.
+        since, after = lost.now.written_at, lost.version
+        yield from fence_job(layout, found.job, since, fencer, now, after)
+    except OutcomeUnknownError as error:
+        return replace(found, outcome=RepairOutcome.UNKNOWN, reason=error.message)
+    return replace(found, outcome=RepairOutcome.ACCEPTED)
 
 
 def _repair(
@@ -168,7 +180,10 @@ def _judged(
         raise _Unrepairable("it had restored a version: restore it again")
     if was.ours.get("settles"):
         raise _Unrepairable("it had settled a conflict of runs: settle it again")
-    before = (yield from open_log(layout, LogDepth.BLIND, was.version - 1)).state
+    try:
+        before = (yield from open_log(layout, LogDepth.BLIND, was.version - 1)).state
+    except SnapshotGoneError as error:
+        raise _Unrepairable("the version before it was cleaned from the log") from error
     change = repairing_change(was, before)
     entries = yield from read_entries(layout.folder, range(was.version, opened.state.version + 1))
     for entry in entries:
@@ -247,7 +262,7 @@ def _check_kept(layout: LogLayout, state: LogState, change: LogChange, now: int)
     gone = sum(not isinstance(it, Found) for it in found)
     if gone:
         raise _Unrepairable(f"{counted(gone, 'file')} of {len(keys)} that it had added are gone")
-    kept_since = now / 1000 - layout.retention(state) + _MARGIN
+    kept_since = now / 1000 - spared_for(layout.retention(state))
     if any(isinstance(it, Found) and it.last_modified <= kept_since for it in found):
         raise _Unrepairable(
             "files that it had added are older than the table's retention, so that a VACUUM may be "

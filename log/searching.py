@@ -39,18 +39,21 @@ class JobVerdict:
 
 
 def search_since_opened(
-    layout: LogLayout, state: LogState, job: str, opened_at: float
+    layout: LogLayout, state: LogState, job: str, opened_at: float, after: int = -1
 ) -> Step[JobVerdict]:
     """Search the entries since a job's open record was written for the job and for its fence.
 
     :param state: of now.
+    :param after: the version up to which no entry is the job's, as is known.
     :raises OutcomeUnknownError: some of them were cleaned.
     """
     since = opened_at - SLACK
     listed = yield from list_log(layout.folder)
-    wanted = sorted(v for v, it in listed.entries.items() if it.last_modified >= since)
+    wanted = sorted(
+        v for v, it in listed.entries.items() if it.last_modified >= since and v > after
+    )
     entries = yield from read_entries(layout.folder, wanted)
-    cleaned = _misses_some(listed, since, wanted)
+    cleaned = _misses_some(listed, since, after)
     by_others = layout.cleaned_by_others(state)
     for entry in entries:
         if entry is None or (by_others and listed.may_be_stale(entry.version)):
@@ -84,14 +87,18 @@ def has_hidden_fence(
     return (yield from search_since_opened(layout, opened.state, job, opened_at)).fenced
 
 
-def _misses_some(listed: ListedLog, since: float, wanted: list[int]) -> bool:
-    """Tell whether entries of that time may have been there that the listing shows no more."""
+def _misses_some(listed: ListedLog, since: float, after: int) -> bool:
+    """Tell whether entries of that time, after a version, may have been there that the listing
+    shows no more."""
+    checkpoint = listed.newest_checkpoint()
     if not listed.entries:
-        return listed.newest_checkpoint() is not None
-    lowest = min(listed.entries)
-    oldest_is_wanted = listed.entries[lowest].last_modified >= since
-    holes = bool(wanted) and wanted[-1] - wanted[0] + 1 != len(wanted)
-    return holes or (lowest > 0 and oldest_is_wanted)
+        return checkpoint is not None
+    last = max(listed.entries)
+    if checkpoint is not None and checkpoint > last:
+        return True
+    older = (v for v, it in listed.entries.items() if it.last_modified < since)
+    every = range(max(after, *older, -1) + 1, last + 1)
+    return any(version not in listed.entries for version in every)
 
 
 @dataclass(frozen=True)

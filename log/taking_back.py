@@ -12,8 +12,8 @@ have removed, of the job's run     nothing: the job takes the place of its rows
 have removed, of others            comes back, as it was
 =================================  ==========================================================
 
-A file comes back while purge and VACUUM spare it: for the table's retention, less an hour for the
-commit and for clocks. The entry is judged as a restore's: what was forgotten meanwhile is a
+A file comes back while purge and VACUUM spare it: for the table's retention, less a margin for
+the commit and for clocks. The entry is judged as a restore's: what was forgotten meanwhile is a
 conflict, and so is a change of what it removes.
 """
 
@@ -31,9 +31,7 @@ from .log_layout import LogLayout
 from .opening import LogDepth, open_log
 from .partitions import Partition
 from .replay import LogState
-
-#: Milliseconds before the end of the retention from which on nothing comes back.
-_MARGIN = 3_600_000
+from .vacuum import spared_for
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def take_back(
     if removes - state.live.keys() or paths & state.live.keys():
         return None
     whole = yield from open_log(layout, LogDepth.WHOLE, state.version)
-    kept_since = now - int(layout.retention(state) * 1000) + _MARGIN
+    kept_since = now - int(spared_for(layout.retention(state)) * 1000)
     if not all(_is_kept(whole.state.removed or {}, path, kept_since) for path in paths):
         return None
     returned = yield from _as_they_were(layout, compactions, paths)

@@ -11,7 +11,9 @@ its start, and its end         commits if its files are there: they are looked f
 its start alone                is refused: a file may go after it was looked for
 =============================  ============================================================
 
-An engine that says nothing of it in the log is not seen.
+An engine that says nothing of it in the log is not seen. Nor does anything tell when the next one
+comes: so a job that was open for longer than the retention commits if all its files are there and
+younger than that.
 """
 
 from __future__ import annotations
@@ -29,15 +31,29 @@ from .replay import LogState
 _START, _END = "VACUUM START", "VACUUM END"
 #: Entries after a state that are looked at for the end of a VACUUM.
 _AHEAD = 8
+#: Seconds before the end of the retention from which on a VACUUM may delete: for what is done with
+#: the file meanwhile, and for clocks that differ. Of short retentions it is a tenth.
+_MARGIN = 3600.0
+
+
+def spared_for(retention: float) -> float:
+    """Return for how long any VACUUM spares a file, with a margin.
+
+    :param retention: of the table; seconds, as what is returned.
+    """
+    return retention - min(_MARGIN, retention / 10)
 
 
 def check_not_vacuumed(
-    layout: LogLayout, change: LogChange, state: LogState, entries: Iterable[LogEntry]
+    layout: LogLayout, change: LogChange, state: LogState, entries: Iterable[LogEntry], now: int
 ) -> Step[None]:
     """Refuse a change whose files a VACUUM may have deleted.
 
     :param entries: those that came since the change's base.
+    :param now: milliseconds.
+    :raises CommitConflictError: one may have.
     """
+    yield from _check_not_outlived(layout, change, state, now)
     running: int | None = None
     short = False
     for entry in entries:
@@ -54,6 +70,37 @@ def check_not_vacuumed(
     gone = [keys[key] for key, it in zip(keys, found, strict=True) if not isinstance(it, Found)]
     if gone:
         raise _deleted(change, f"A VACUUM has deleted files of this job: {first_few(gone)}.")
+
+
+def _check_not_outlived(
+    layout: LogLayout, change: LogChange, state: LogState, now: int
+) -> Step[None]:
+    """Refuse the change of a job that was open for longer than a VACUUM spares what no entry names,
+    unless all its files are there and younger.
+
+    Requests: none of a job that was not; else a HEAD for each file below the table.
+    """
+    age = 0.0 if change.began is None else now / 1000 - change.began
+    retention = layout.retention(state)
+    if age < spared_for(retention):
+        return
+    # What lies elsewhere no VACUUM of this table lists.
+    keys = [layout.key_of(add.path, state) for add in change.adds if "://" not in add.path]
+    found = yield from All(tuple(Head(key) for key in keys))
+    late = [
+        key
+        for key, it in zip(keys, found, strict=True)
+        if not isinstance(it, Found) or it.date - it.last_modified >= spared_for(retention)
+    ]
+    if late:
+        raise CommitConflictError(
+            f"The job was open for {age / 86400:.1f} days, and the table keeps files that no entry "
+            f"names for {retention / 86400:.1f}: these are gone, or a VACUUM may be deleting them: "
+            f"{first_few(late)}. The job was not committed.",
+            job=change.job,
+            remedy="Run it again. Where jobs take longer, lengthen "
+            "delta.deletedFileRetentionDuration of the table.",
+        )
 
 
 def _ends_next(layout: LogLayout, state: LogState) -> Step[bool]:

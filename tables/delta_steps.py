@@ -62,7 +62,7 @@ from ..committer.format.job_spec import (
     SchemaMode,
     SuccessMarkers,
 )
-from ..committer.format.layout import TableRoot, new_job_id, new_write_id
+from ..committer.format.layout import TableRoot, job_began, new_job_id, new_write_id
 from ..committer.format.records.pending_file import PendingFile, TaskResult
 from ..committer.format.records.store_facts import StoreFacts
 from ..committer.format.records.typed_json import Unfit, from_members, to_members
@@ -730,6 +730,7 @@ def _change(
         owner=owner_members(spec.owner),
         told=_told(opened),
         own=frozenset(spec.base.own if spec.base is not None else ()),
+        began=job_began(opened.job),
     )
 
 

@@ -38,7 +38,7 @@ from zero_rename.log.checkpointing import make_checkpoint
 from zero_rename.log.committing import EntryCommitted, commit_change
 from zero_rename.log.entries import ListedLog, sort_listing
 from zero_rename.log.job_files import hand_over, take_over
-from zero_rename.log.job_steps import open_log_job, recover_job, withdraw_job
+from zero_rename.log.job_steps import commit_job, open_log_job, recover_job, withdraw_job
 from zero_rename.log.opening import FRESH, LogDepth
 from zero_rename.log.publishing import hand_over_job, publish_job
 from zero_rename.log.ranks import LogRanks
@@ -599,6 +599,49 @@ class TestFences:
         )
         table.append("1")
         assert len(table.live()) == 1
+
+
+class TestJobOpenForLong:
+    """Any engine's VACUUM deletes files that no entry names and that are older than a week."""
+
+    DAYS = 8
+
+    def commit(self, table: LogTable, change: LogChange) -> EntryCommitted | RunDone:
+        now = NOW + self.DAYS * 86_400_000
+        return table.run(commit_job(LAYOUT, table.open(change.depth), change, now))
+
+    def test_files_of_today_are_committed(self, table: LogTable) -> None:
+        table.store.clock.advance(self.DAYS * 86_400)
+        assert isinstance(self.commit(table, table.job("1", began=NOW / 1000)), EntryCommitted)
+
+    def test_files_older_than_the_retention_are_refused(self, table: LogTable) -> None:
+        change = table.job("1", began=NOW / 1000)
+        table.store.clock.advance(self.DAYS * 86_400)
+        with pytest.raises(CommitConflictError, match=r"open for 8\.0 days.* for 7\.0"):
+            self.commit(table, change)
+        assert table.live() == set()
+
+    def test_files_that_are_gone_are_refused(self, table: LogTable) -> None:
+        table.store.clock.advance(self.DAYS * 86_400)
+        change = table.job("1", "2", began=NOW / 1000)
+        del table.store.objects[LAYOUT.root.key_of(change.adds[1].path)]
+        with pytest.raises(CommitConflictError, match="these are gone"):
+            self.commit(table, change)
+
+    def test_job_that_has_committed_is_told_its_entry(self, table: LogTable) -> None:
+        change = table.job("1", began=NOW / 1000)
+        first = table.commit(change)
+        table.store.clock.advance(self.DAYS * 86_400)
+        assert isinstance(first, EntryCommitted)
+        again = self.commit(table, change)
+        assert isinstance(again, EntryCommitted)
+        assert again.entry.version == first.entry.version
+
+    def test_younger_job_costs_no_request(self, table: LogTable) -> None:
+        change = table.job("1", began=NOW / 1000)
+        table.driver.requests.clear()
+        table.commit(change)
+        assert not [it for it in table.driver.requests if isinstance(it, s.Head)]
 
 
 class TestEntryInTheVoid:

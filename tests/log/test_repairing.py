@@ -291,6 +291,38 @@ class TestEvidence:
         assert only(table).outcome is RepairOutcome.COMMITTED
         assert jobs_live(table) == {"spark", "ours"}
 
+    def test_entry_after_a_cleaned_version_is_left_and_its_loss_can_be_accepted(
+        self, table: LogTable
+    ) -> None:
+        table.append("1")
+        table.append("1", job="ours")
+        write_over(table, 2)
+        table.append("1")
+        table.run(make_checkpoint(LAYOUT, NOW))
+        for version in (0, 1):
+            for key in (LOG.entry(version), LOG.checksum(version)):
+                del table.store.objects[key]
+        found = only(table)
+        assert (found.outcome, "was cleaned" in found.reason) == (RepairOutcome.LEFT, True)
+        (found,) = repair(table, accept_loss=True)
+        assert found.outcome is RepairOutcome.ACCEPTED
+        assert only(table).outcome is RepairOutcome.ACCEPTED
+
+    def test_loss_is_not_accepted_where_nobody_can_tell_whether_it_was_repaired(
+        self, table: LogTable
+    ) -> None:
+        """The entries of its time were cleaned."""
+        table.append("1")
+        table.append("1", job="ours")
+        write_over(table, 2)
+        table.append("1")
+        table.run(make_checkpoint(LAYOUT, NOW))
+        for version in (0, 1, 3):
+            del table.store.objects[LOG.entry(version)]
+        (found,) = repair(table, accept_loss=True)
+        assert found.outcome is RepairOutcome.UNKNOWN
+        assert "nobody can tell" in found.reason
+
     def test_copied_log_with_other_etags_was_not_written_over(self, table: LogTable) -> None:
         table.append("1", job="ours")
         body = table.store.objects[LOG.entry(1)].body

@@ -11,7 +11,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -214,6 +214,10 @@ class LogOracle(RunsOracle):
         self.gone |= dict.fromkeys(entry.removed, now)
         self._replay(entry, version, bodies)
 
+    def has_files_before(self, bodies: Mapping[str, bytes]) -> bool:
+        """Whether all files of the state before the last entry are there."""
+        return self._before["live"].keys() <= bodies.keys()
+
     def written_over(
         self, version: int, body: bytes, bodies: Mapping[str, bytes], now: float
     ) -> None:
@@ -231,6 +235,10 @@ class LogOracle(RunsOracle):
         else:
             self.accepted.add(lost)  # The store has not taken what tells of it.
         self.entered(version, body, bodies, now)
+
+    def swept(self, path: str) -> None:
+        """Another engine deletes a file that no version names."""
+        self.lost = {job: replace(it, files=it.files - {path}) for job, it in self.lost.items()}
 
     def cleaned(self, version: int) -> None:
         """Another engine has deleted an entry, and what tells what it was before somebody wrote

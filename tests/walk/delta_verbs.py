@@ -7,7 +7,7 @@ from typing import Any
 
 from walk import change_verbs, conflict_verbs, engine, run_verbs, verbs
 from walk.delta_oracle import DeleteElsewhere, RestoreVersion, UndoJob
-from walk.delta_world import FAST, LOG, DeltaProcess, DeltaWorld
+from walk.delta_world import FAST, LOG, Bodies, DeltaProcess, DeltaWorld
 from walk.oracle import Effect, Rewrite, Violation, Write, rows_of
 from walk.plan import Operation
 from walk.readers import Seen, of_arrow, require, rows_in
@@ -269,6 +269,13 @@ def clean_the_log(world: World, process: Process, operation: Operation) -> Told:
     return None
 
 
+def vacuum_elsewhere(world: World, process: Process, operation: Operation) -> Told:
+    """Another engine deletes files that are older than the table's retention."""
+    assert isinstance(world, DeltaWorld)
+    engine.vacuum(world, process)
+    return None
+
+
 def write_over(world: World, process: Process, operation: Operation) -> Told:
     """Another engine that writes without a condition has not seen the last entry, and appends a row
     by one of the same number, before anybody has gone on from it."""
@@ -280,6 +287,8 @@ def write_over(world: World, process: Process, operation: Operation) -> Told:
     checkpoints = [key for key in world.objects(LOG) if f"{last}.checkpoint" in key]
     if columns is None or columns != oracle.columns or world.open_jobs or checkpoints:
         return None
+    if not oracle.has_files_before(Bodies(world)):
+        return None  # It would have to have slept since before a VACUUM.
     rows = {name: ((operation.number * 100, written(columns)),)}
     job = f"engine-{operation.number}"
     oracle.effects[job] = Write(job, rows=rows, last_wins=True, columns=dict(columns))
@@ -409,6 +418,7 @@ VERBS: Mapping[str, Verb] = {
     "compact elsewhere": compact_elsewhere,
     "delete elsewhere": delete_elsewhere,
     "clean the log": clean_the_log,
+    "vacuum elsewhere": vacuum_elsewhere,
     "write over": write_over,
     "repair": repair,
     "restore": restore,

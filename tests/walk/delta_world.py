@@ -16,7 +16,7 @@ from walk.oracle import Effect, Violation
 from walk.plan import Operation
 from walk.world import ROOT, URL, Process, World
 
-from zero_rename.committer.errors import SnapshotGoneError
+from zero_rename.committer.errors import OutcomeUnknownError, SnapshotGoneError
 from zero_rename.committer.format import layout
 from zero_rename.committer.store import requests as s
 from zero_rename.log import opening
@@ -129,6 +129,10 @@ class DeltaWorld(World):
         path = error.key.removeprefix(f"{ROOT.prefix}/")
         at = self.oracle.gone.get(path)
         return path not in self.oracle.live and at is not None and self.clock.now - at >= _A_WEEK
+
+    def may_be_unknown(self, error: BaseException) -> bool:
+        """Whether another engine may have cleaned the entry of a job that waited."""
+        return self.cleaned and isinstance(error, OutcomeUnknownError)
 
     def hear(self, request: s.Request[Any], answer: object) -> None:
         if isinstance(request, s.Delete | s.DeleteMany):

@@ -18,6 +18,8 @@ from zero_rename.committer.store import requests as s
 
 #: Seconds for which it keeps entries.
 _KEEPS = 24 * 3600.0
+#: Seconds for which it keeps files.
+_A_WEEK = 7 * 24 * 3600.0
 _TYPES = {"int32": pa.int32(), "int64": pa.int64()}
 
 
@@ -93,6 +95,21 @@ def clean(world: DeltaWorld, process: Process) -> None:
                 world.cleaned = True
                 process.driver.perform(s.Delete(key))
                 world.oracle.cleaned(int(name[:20]))
+
+
+def vacuum(world: DeltaWorld, process: Process) -> None:
+    """Delete the files of more than a week that no version of this week names.
+
+    As Delta Lake's VACUUM does, it leaves alone what lies below a name with an underscore.
+    """
+    oracle, before = world.oracle, world.clock.now - _A_WEEK
+    for key in world.objects(f"{ROOT.prefix}/"):
+        path = key.removeprefix(f"{ROOT.prefix}/")
+        hidden = any(part[0] in "_." for part in path.split("/"))
+        young = max(world.store.objects[key].last_modified, oracle.gone.get(path, 0.0)) >= before
+        if not (hidden or young or path in oracle.live):
+            oracle.swept(path)
+            process.driver.perform(s.Delete(key))
 
 
 def _file(

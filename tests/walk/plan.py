@@ -163,6 +163,8 @@ _SETTLING = {"settle conflict": 25, f"replace{LATE}": 35}
 _AGAIN = {"make again": 12}
 #: In walks about a writer without conditions.
 _CARELESS = {"write over": 14, "repair": 10}
+#: In walks about another engine's VACUUM.
+_SWEPT = {"vacuum elsewhere": 20}
 _OF_DELTA = {
     "evolve": 4,
     "overwrite schema": 2,
@@ -206,6 +208,7 @@ class _Verbs:
     :param by_rank: verbs of walks about runs that give way to newer ones.
     :param settling: verbs of walks about conflicts of runs.
     :param careless: verbs of walks about writers without conditions.
+    :param swept: verbs of walks in which others delete files that nobody names.
     """
 
     every: Mapping[str, int]
@@ -214,6 +217,7 @@ class _Verbs:
     by_rank: Mapping[str, int] = field(default_factory=dict)
     settling: Mapping[str, int] = field(default_factory=dict)
     careless: Mapping[str, int] = field(default_factory=dict)
+    swept: Mapping[str, int] = field(default_factory=dict)
 
 
 _VERBS = {
@@ -238,6 +242,7 @@ _VERBS = {
         _BY_RANK,
         _SETTLING,
         _CARELESS,
+        _SWEPT,
     ),
 }
 #: How a walk begins: mostly there is a table soon.
@@ -299,6 +304,8 @@ class _Draw:
             self._verbs |= pool.settling
         if seed % 7 == 5:
             self._verbs |= pool.careless
+        if seed % 11 == 4:
+            self._verbs |= pool.swept
         if verbs:
             self._verbs = dict.fromkeys(verbs, 1)
         self._rewrites = pool.rewrites

@@ -186,7 +186,7 @@ class _Walker:
             and not world.may_be_gone(error)
         ):
             raise error
-        if quiet and not isinstance(error, _USUAL):
+        if quiet and not isinstance(error, _USUAL) and not world.may_be_unknown(error):
             raise error
         word = _word(error)
         if word and operation.verb in self.layout.of_one_job and process.jobs:

@@ -359,6 +359,10 @@ class World:
         """Whether a state may be gone though nobody has changed the table meanwhile."""
         return False
 
+    def may_be_unknown(self, error: BaseException) -> bool:
+        """Whether nobody may be able to tell what became of a job that nobody disturbed."""
+        return False
+
     def in_order(self) -> AbstractContextManager[None]:
         """Let nothing in the walk depend on chance or the host's clock."""
         return nullcontext()
