@@ -15,7 +15,7 @@ from ..committer.store.requests import Step
 from ..committer.upkeep.checkpoint import DataRootChange, not_durable
 from ..layouts.delta.data_roots import data_root_of, roots_of, with_data_root
 from ..layouts.delta.delta_layout import DeltaLayout
-from ..layouts.delta.root_marks import owner_of
+from ..layouts.delta.root_marks import keep_mark, owner_of
 from ..log.actions import LogMetadata
 from ..log.opening import LogDepth, open_log
 from ..log.replay import LogState
@@ -77,6 +77,26 @@ def kept_data_root(root: TableRoot, state: LogState, asked: FastRoot | None) -> 
             f"{root.url} '{asked}' --apply",
         )
     return there
+
+
+def refuse_marked_by_another(
+    root: TableRoot, layout: DeltaLayout, data_root: FastRoot, table_id: str | None
+) -> Step[None]:
+    """Refuse to write into a folder of a table's data root that another table has marked as its own
+    since the data root was lost with the mark.
+
+    :raises TableMismatchError: it has: its purge would delete what is written there.
+    """
+    owner = yield from keep_mark(layout.root, data_root, table_id)
+    if owner not in (None, table_id):
+        raise TableMismatchError(
+            f"In the data root {data_root} the folder of this table is marked as that of another "
+            "one, whose bucket and path have the same names, and whose purge would delete files "
+            "of this one. Nothing was written.",
+            table=root.url,
+            remedy="Give this table another data root: zero-rename data-root "
+            f"{root.url} ROOT --apply",
+        )
 
 
 def reached_as_now(layout: DeltaLayout, then: LogMetadata) -> Step[LogMetadata]:

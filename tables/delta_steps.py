@@ -106,7 +106,12 @@ from ..log.replay import LogState
 from ..log.rerunning import find_past
 from ..log.scope import ALL, NONE, Scope
 from ..log.searching import RunDone, find_run
-from .data_root import check_data_root, kept_data_root, refuse_folder_of_another
+from .data_root import (
+    check_data_root,
+    kept_data_root,
+    refuse_folder_of_another,
+    refuse_marked_by_another,
+)
 from .delta_files import (
     added_file,
     log_partition,
@@ -388,6 +393,8 @@ def _opened(
     if state.exists:
         data_root = kept_data_root(root, state, spec.fast)
         layout.check_writable(state, removes_rows=spec.mode is Mode.REPLACE)
+        if data_root is not None:
+            yield from refuse_marked_by_another(root, layout, data_root, state.table_id)
     else:
         yield from check_free(root)
         yield from refuse_expiry(root, spec.files.tags)

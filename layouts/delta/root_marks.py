@@ -11,7 +11,9 @@ has another's, or is not there    deletes nothing there, and says so
 ================================  ===================================================
 
 A root whose folder has another table's mark is refused before it is put on record. The entry that
-puts it there is finished by writing the mark, which is never written again.
+puts it there is finished by writing the mark. A fast store may be lost, and come back empty: so
+each job looks for the mark as it opens, writes it where it is gone, and is refused where it is
+another's.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import json
 import logging
 from collections.abc import Iterable
 
-from ...committer.errors import FastRootGoneError
+from ...committer.errors import FastRootGoneError, StoreRefusedError
 from ...committer.store.fast_root import FastRoot
 from ...committer.store.requests import Found, Get, Put, Step
 from ...log.actions import LogMetadata
@@ -44,6 +46,23 @@ def write_mark(root: DeltaRoot, entry: LogEntry) -> Step[None]:
                 yield from Put(root.place(data_root).keys + _NAME, body, if_none_match=True)
         except FastRootGoneError as error:
             logger.warning("The data root was not marked as this table's: %s", error)
+
+
+def keep_mark(root: DeltaRoot, data_root: FastRoot, table: str | None) -> Step[str | None]:
+    """Mark a table's folder in its data root again where the mark was lost with the root; return
+    the id of the table that it is marked for. ``None``: that cannot be told now.
+
+    :param table: the id of the table.
+    """
+    body = json.dumps({_TABLE: table}).encode()
+    try:
+        owner = yield from owner_of(root, data_root)
+        if owner is None:
+            yield from Put(root.place(data_root).keys + _NAME, body, if_none_match=True)
+            owner = yield from owner_of(root, data_root)
+    except (FastRootGoneError, StoreRefusedError):
+        return None  # Whoever writes a file there is told.
+    return owner or None
 
 
 def owner_of(root: DeltaRoot, data_root: FastRoot) -> Step[str | None]:

@@ -572,6 +572,37 @@ class TestTwoStores:
         fast.put_object(Bucket="fast", Key=MARK, Body=mark)
         assert other.purge(apply=True) == []
 
+    def test_folder_whose_mark_was_lost_with_the_root_is_marked_again_and_purged(
+        self, stores: FastStores, other: DeltaTable, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A fast store that comes back empty, as one in memory does."""
+        table, fast = self.first(stores), stores.fast.client()
+        table.checkpoint(apply=True)
+        for key in stores.keys(stores.fast, "fast"):
+            fast.delete_object(Bucket="fast", Key=key)
+        write(table, rows(2))
+        with pytest.raises(InvalidInputError, match="has files of another one"):
+            write(other, rows(3), data_root=stores.data_root)
+        table.purge(apply=True)
+        assert "not marked as its own" not in caplog.text
+        assert values(table) == [1, 2]
+
+    def test_load_is_refused_where_another_table_has_marked_the_folder_since(
+        self, stores: FastStores, other: DeltaTable
+    ) -> None:
+        """The other one's purge would delete its files."""
+        table, fast = self.first(stores), stores.fast.client()
+        table.checkpoint(apply=True)
+        for key in stores.keys(stores.fast, "fast"):
+            fast.delete_object(Bucket="fast", Key=key)
+        write(other, rows(3), data_root=stores.data_root)
+        with pytest.raises(TableMismatchError, match="marked as that of another one"):
+            write(table, rows(2))
+        assert table.open_jobs() == []
+        table.set_data_root(None, apply=True)
+        write(table, rows(2))
+        assert (values(table), values(other)) == ([1, 2], [3])
+
     def test_first_load_of_a_table_that_another_first_load_makes_goes_on(
         self, store: MemoryStore
     ) -> None:
