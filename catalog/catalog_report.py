@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..committer.errors import InvalidInputError, ZeroRenameError, without_secrets
 from ..committer.format.layout import TableRoot
 from .described_table import ReadBy
 
@@ -70,7 +70,7 @@ class CatalogUrl:
         found = _URL.fullmatch(text)
         if found is None:
             raise InvalidInputError(
-                f"{text!r} names no table of a catalog; nothing was sent.",
+                f"{without_secrets(text)!r} names no table of a catalog; nothing was sent.",
                 remedy="Name it as glue://database/table or hive://database/table; without /table "
                 "it is called by the last word of its root.",
             )

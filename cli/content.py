@@ -11,6 +11,7 @@ from ..committer import Table
 from ..committer.commit.state.context import Progress
 from ..committer.errors import InvalidInputError, counted, first_few
 from ..committer.format.job_spec import FileOptions, TableLayout
+from ..committer.format.layout import TableRoot
 from ..committer.format.parquet.row_filter import comparison
 from ..committer.format.records.data_file import rows_of
 from ..committer.store.clients import profile_client
@@ -151,6 +152,8 @@ def copy(
     def tell(progress: Progress) -> None:
         say(f"{progress.done:,} of {counted(progress.total, 'file')} copied")
 
+    for given in (old, new):
+        TableRoot.parse(given)  # Refuses keys in it, before an error names it.
     client = None if from_profile is None else profile_client(from_profile)
     to_delta = layout is TableLayout.DELTA
     for given, of in ((old, client), *(() if to_delta else ((new, None),))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import InvalidInputError
+from ..committer.errors import InvalidInputError, without_secrets
 from ..committer.store.s3_urls import check_bucket_part
 from .runs.arguments import read_names
 
@@ -102,8 +102,9 @@ def check_catalog(url: str) -> str:
     """
     known = isinstance(url, str) and re.fullmatch(r"glue://[\w\-]+(/[\w\-]+)?/?", url, re.ASCII)
     if not known:
+        shown = without_secrets(url) if isinstance(url, str) else url
         raise InvalidInputError(
-            f"catalog={url!r} is no catalog of AWS Glue; nothing was sent.",
+            f"catalog={shown!r} is no catalog of AWS Glue; nothing was sent.",
             remedy="Name it as glue://database or glue://database/table; a Hive metastore is told "
             "by the Spark application: sync_catalog(table, catalog, spark=spark).",
         )

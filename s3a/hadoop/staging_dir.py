@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...committer.errors import InvalidInputError
+from ...committer.errors import InvalidInputError, without_secrets
 
 if TYPE_CHECKING:
     # Not when a DAG file is parsed.
@@ -161,7 +161,8 @@ class StagingFolder:
             yield
         except (ValueError, OSError) as error:
             raise InvalidInputError(
-                f"The staging folder {self._folder!r} cannot be looked at from here: "
+                f"The staging folder {without_secrets(self._folder)!r} cannot be looked at from "
+                "here: "
                 f"{str(error).splitlines()[0]}.",
                 remedy="Name a folder of this machine, that of the user alone where others are not "
                 "to be read, or an hdfs:// URL (which needs Hadoop's client, libhdfs); or copy it: "

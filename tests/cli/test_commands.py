@@ -452,6 +452,27 @@ class TestDestinationOfHadoopsCommitters:
         assert (said.exit_code, f"({OTHER}), which is at work" in said.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "copy {t} s3://KEY:hush@lake/x",
+        "copy {t} s3://KEY:hush@lake/x --layout delta",
+        "show s3a://KEY:hush@lake/x",
+        "purge s3://KEY:hush@lake",
+        "uploads list s3n://KEY:hush@lake/x",
+        "catalog sync {t} --catalog glue://user:hush@db/t",
+        "recover {t} --catalog glue://user:hush@db",
+    ],
+)
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+def test_keys_in_an_argument_are_not_printed(s3_bucket: Any, words: str, kind: Any) -> None:
+    url = f"s3://{s3_bucket.name}/flights"
+    with kind(url).job(pa.schema([("delay", pa.int64())])):
+        pass
+    said = invoke(*words.format(t=url).split())
+    assert (said.exit_code, "hush" in said.output) == (2, False)
+
+
 def test_job_of_hadoops_committers_that_nobody_has_left_is_told(s3_bucket: Any) -> None:
     """A slip in its UUID looked as if all were settled."""
     root = TableRoot(s3_bucket.name, "wh/magic")
