@@ -34,6 +34,7 @@ from .partitions import Partition
 from .ranks import PartitionRanks, emptied_again, keeps_ranks
 from .replay import LogState
 from .scope import ALL, Scope
+from .vacuum import spared_for
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def find_returned(
     :param state: with its tombstones.
     :param now: milliseconds, by the store's clock.
     """
-    kept_since = now - int(layout.retention(state) * 1000)
+    kept_since = now - int(spared_for(layout.retention(state)) * 1000)
     gone, removed = [it for it in wanted if it.path not in state.live], state.removed or {}
     left = {
         path: [it for it in same if removed[it.path].removed_at > kept_since]
