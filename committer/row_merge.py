@@ -308,7 +308,7 @@ def _comparable(latest: pa.Array, name: str, url: str) -> pa.Array:
         return latest.cast(pa.int64())
     if pa.types.is_floating(kind):
         # NaN is the greatest, as it is for Spark; Arrow would pass over it beside other values.
-        order = pc.rank(latest, "ascending", tiebreaker="dense")
+        order = pc.rank(latest.cast(pa.float64()), "ascending", tiebreaker="dense")
         return pc.if_else(latest.is_null(), None, order)
     return latest
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -154,9 +155,10 @@ class TestMerge:
                 table.merge(arrow(*rows), on=["k"], latest_by="v")
             assert held(table) == texts(high)
 
-    @pytest.mark.parametrize("kind", [pa.duration("us"), pa.null(), pa.time64("us")])
+    @pytest.mark.parametrize("kind", [pa.duration("us"), pa.null(), pa.time64("us"), pa.float16()])
     def test_latest_by_of_any_ordered_type(self, table: Table, kind: pa.DataType) -> None:
-        values = [None, None] if kind == pa.null() else [2, 1]
+        values: Any = [None, None] if kind == pa.null() else [2, 1]
+        values = np.array(values, np.float16) if kind == pa.float16() else values
         rows = pa.table({"k": [1, 2], "at": pa.array(values, kind), "p": ["x", "x"]})
         with table.job(rows.schema, partition_by=["p"]) as job:
             job.write(rows)
