@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowSkipException,
+    BaseOperator,
+)
 
 from ..committer.errors import JobFencedError
 from ..orchestration.runs.arguments import Parser, read_flag, read_text
@@ -123,8 +127,8 @@ class AbortLoadOperator(TaskArguments, BaseOperator):
     published is left as it is, and the task fails for good: undo it to take it back.
 
     :param table: the table, whole or below the connection's table root. (templated)
-    :param job: the job's id, as the load returns it: ``{{ ti.xcom_pull('load')['job'] }}``.
-        (templated)
+    :param job: the job's id, as the load returns it, or nothing where the load has failed: the task
+        is then skipped. ``{{ (ti.xcom_pull('load') or {}).get('job', '') }}``. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -147,9 +151,12 @@ class AbortLoadOperator(TaskArguments, BaseOperator):
         """Abort the job.
 
         :raises AirflowFailException: it is published, or no such job is known.
+        :raises AirflowSkipException: there is none.
         """
         with final_where_refused(), ended_for_good():
             self.read_arguments()
+            if not self.job:
+                raise AirflowSkipException("The load has left no job; there is none to abort.")
             table = ZeroRenameHook(self.zero_rename_conn_id).get_delta_table(self.table)
             table.abort(self.job)
         self.log.info("Aborted %s of %s: nobody sees its rows", self.job, table.root.url)

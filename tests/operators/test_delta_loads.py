@@ -316,6 +316,10 @@ class TestWriteAuditPublish:
         with pytest.raises(AirflowFailException, match="was aborted"):
             self.publish(tables, job)
 
+    def test_abort_behind_a_load_that_has_failed_is_skipped(self, tables: Tables) -> None:
+        with pytest.raises(AirflowSkipException, match="left no job"):
+            self.abort(tables, "")
+
     def test_published_job_is_not_aborted_and_the_task_fails_for_good(
         self, tables: Tables, held: DeltaTable
     ) -> None:
