@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.memory_store import MemoryDriver, MemoryStore
+from support.delta_tables import on
+from support.memory_store import MemoryStore
 from zero_rename.committer.errors import (
     CommitConflictError,
     RecordDamagedError,
@@ -18,15 +19,8 @@ from zero_rename.committer.errors import (
     ZeroRenameError,
 )
 from zero_rename.committer.store import requests as s
-from zero_rename.tables import DeltaTable
 
 LOG = "flights/_delta_log/"
-
-
-def on(store: MemoryStore, fault: Any = None) -> DeltaTable:
-    table = DeltaTable("s3://bucket/flights")
-    table.driver = MemoryDriver(store, fault)  # type: ignore[assignment]
-    return table
 
 
 def rows(*values: int, day: int = 1) -> pa.Table:

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.memory_store import MemoryDriver, MemoryStore
+from support.delta_tables import on
+from support.memory_store import MemoryStore
 from support.protocol import memory_table
 from zero_rename.committer.errors import (
     CommitConflictError,
@@ -28,14 +29,7 @@ from zero_rename.committer.store import requests as s
 from zero_rename.committer.upkeep.adopt import AdoptAction
 from zero_rename.tables import DeltaTable
 
-URL = "s3://bucket/flights"
 ENTRY = "flights/_delta_log/00000000000000000000.json"
-
-
-def on(store: MemoryStore, fault: Any = None) -> DeltaTable:
-    table = DeltaTable(URL)
-    table.driver = MemoryDriver(store, fault)  # type: ignore[assignment]
-    return table
 
 
 def parquet(data: pa.Table, **options: Any) -> bytes:

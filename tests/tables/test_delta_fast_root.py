@@ -12,9 +12,10 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 
+from support.delta_tables import URL, on, rows, write
 from support.fast_stores import FastStores, fast_stores
 from support.memory_s3 import MemoryS3, answering
-from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support.memory_store import ManualClock, MemoryStore
 from support.moto_server import S3Server
 from zero_rename.committer import Table
 from zero_rename.committer.errors import (
@@ -42,29 +43,11 @@ from zero_rename.tables import DeltaTable, new_table
 from zero_rename.tables.delta_steps import layout_of
 
 pytestmark = [pytest.mark.memory_s3]
-URL = "s3://bucket/flights"
 #: Of tests in memory, where nothing is routed: the keys say where a file would lie.
 FAST = "s3://fast/scratch"
 #: A rank above that of any run of now.
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 FIRST = "flights/_delta_log/00000000000000000000.json"
-
-
-def on(store: MemoryStore, fault: Any = None) -> DeltaTable:
-    """A table as another process meets it."""
-    table = DeltaTable(URL)
-    table.driver = MemoryDriver(store, fault)  # type: ignore[assignment]
-    return table
-
-
-def rows(*values: int, day: str = "1") -> pa.Table:
-    return pa.table({"day": [day] * len(values), "value": pa.array(values, pa.int64())})
-
-
-def write(table: DeltaTable, data: pa.Table, **options: Any) -> Any:
-    with table.job(data.schema, partition_by=["day"], **options) as job:
-        job.write(data)
-    return job.committed
 
 
 def unpublished(table: DeltaTable, data: pa.Table) -> str:

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from conftest import Bucket
 
-from support.memory_store import Behaviour, MemoryDriver, MemoryStore
+from support.delta_tables import on
+from support.memory_store import Behaviour, MemoryStore
 from support.waiting import until
 from zero_rename import Table
 from zero_rename.committer import FileOptions
@@ -468,12 +469,6 @@ class TestStore:
         store.behaviour = replace(store.behaviour, conditional_put=False)
         with pytest.raises(StoreUnfitError):
             write(on(store), rows(("1", 7)))
-
-
-def on(store: MemoryStore) -> DeltaTable:
-    table = DeltaTable("s3://bucket/flights")
-    table.driver = MemoryDriver(store)  # type: ignore[assignment]
-    return table
 
 
 class TestPlace:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
+from support.delta_tables import on, rows, write
 from support.faults import Crash
 from support.faults_in_turn import FAULTS, at
-from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support.memory_store import ManualClock, MemoryStore
 from zero_rename.committer.errors import (
     OutcomeUnknownError,
     RefusedError,
@@ -26,25 +26,7 @@ from zero_rename.committer.errors import (
 from zero_rename.committer.store import requests as s
 from zero_rename.tables import DeltaTable, RepairOutcome
 
-URL = "s3://bucket/flights"
 Act = Callable[[DeltaTable], Any]
-
-
-def on(store: MemoryStore, fault: Any = None) -> DeltaTable:
-    """A table as another process meets it."""
-    table = DeltaTable(URL)
-    table.driver = MemoryDriver(store, fault)  # type: ignore[assignment]
-    return table
-
-
-def rows(*values: int, day: str = "1") -> pa.Table:
-    return pa.table({"day": [day] * len(values), "value": pa.array(values, pa.int64())})
-
-
-def write(table: DeltaTable, data: pa.Table, **options: Any) -> Any:
-    with table.job(data.schema, partition_by=["day"], **options) as job:
-        job.write(data)
-    return job.committed
 
 
 def filled() -> MemoryStore:

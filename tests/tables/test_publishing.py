@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support.delta_tables import URL, on, rows
+from support.memory_store import ManualClock, MemoryStore
 from zero_rename.committer.errors import (
     CommitConflictError,
     InvalidInputError,
@@ -20,7 +21,6 @@ from zero_rename.committer.store import requests as s
 from zero_rename.committer.upkeep.recovery import Outcome
 from zero_rename.tables import DeltaTable
 
-URL = "s3://bucket/flights"
 WEEK = 7 * 24 * 3600.0
 
 
@@ -29,17 +29,6 @@ def store() -> MemoryStore:
     store = MemoryStore()
     write(on(store), rows(1))
     return store
-
-
-def on(store: MemoryStore, fault: Any = None) -> DeltaTable:
-    """A table as another process meets it."""
-    table = DeltaTable(URL)
-    table.driver = MemoryDriver(store, fault)  # type: ignore[assignment]
-    return table
-
-
-def rows(*values: int, day: str = "1") -> pa.Table:
-    return pa.table({"day": [day] * len(values), "value": pa.array(values, pa.int64())})
 
 
 def write(table: DeltaTable, data: pa.Table, **options: Any) -> Any:

@@ -9,26 +9,19 @@ import time
 import pyarrow as pa
 import pytest
 
-from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support.delta_tables import on
+from support.memory_store import ManualClock, MemoryStore
 from support.protocol import ROOT
 from zero_rename.committer import TableNotFoundError
 from zero_rename.committer.format.parquet.task_writer import TaskWriter
 from zero_rename.committer.format.records.pending_file import TaskResult
 from zero_rename.committer.store import requests as s
-from zero_rename.tables import DeltaTable
 
 SCHEMA = pa.schema([("value", pa.int64())])
 #: What stands for lines 8 and 9 there: nothing is copied, and one entry of the log says that it is
 #: done.
 SUCCESS = f"{ROOT.prefix}/_delta_log/{0:020}.json"
 DATA = f"{ROOT.prefix}/data/"
-
-
-def on(store: MemoryStore) -> DeltaTable:
-    """A table as another process meets it."""
-    table = DeltaTable(ROOT.url)
-    table.driver = MemoryDriver(store)  # type: ignore[assignment]
-    return table
 
 
 class Run:
