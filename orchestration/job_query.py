@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..committer import Table
     from ..committer.format.records.success_marker import SuccessMarker
     from ..tables import DeltaTable
+    from .runs.partitions import TableSpelling
     from .s3a.load import RunLook
 
 #: Reads the ``_SUCCESS`` of a partition or, for ``None``, the table's (:meth:`.Table.marker`).
@@ -99,13 +100,13 @@ class JobQuery:
         """Whether no partition is to be written as its table does: ``day=1`` for ``day=01``."""
         return self.spelled or self.partition is None
 
-    def spelled_by(self, spelling: Callable[[str], str]) -> JobQuery:
+    def spelled_by(self, spelling: TableSpelling) -> JobQuery:
         """The same question about the partition as its table writes it.
 
         :param spelling: :func:`.runs.partitions.table_spelling`.
         :raises InvalidInputError: the table cannot have it.
         """
-        return replace(self, partition=spelling(self.partition or ""), spelled=True)
+        return replace(self, partition=spelling.partition(self.partition or ""), spelled=True)
 
     def check(self, known: Callable[[object], bool] = lambda value: value is not None) -> None:
         """See that the query says which job is meant.
@@ -271,7 +272,8 @@ class JobQuery:
             return self.job
         if self.idempotency_key is not None:
             return table.job_of_key(self.idempotency_key)
-        return table.partition_job(self.partition or "", self.newer_than_version or 0)
+        # -1 is the version before a log's first entry; a head begins at 0, before its first commit.
+        return table.partition_job(self.partition or "", max(0, self.newer_than_version or 0))
 
     def _is_claimed(self, table: Table) -> bool:
         """Whether a job is about to change the head by which this query goes."""

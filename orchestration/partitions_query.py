@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..committer import Table
     from ..committer.scan.partition_state import PartitionState
     from ..tables import DeltaTable
+    from .runs.partitions import TableSpelling
 
 #: Partitions that are still missing, in an explanation.
 _NAMED = 10
@@ -109,7 +110,7 @@ class PartitionsQuery:
     @property
     def is_spelled(self) -> bool:
         """Whether no partition is to be written as its table does; Hadoop's have no table."""
-        named = set(self.partitions) - {UNPARTITIONED}
+        named = {*self.partitions, self.directory} - {UNPARTITIONED, ""}
         return self.spelled or not self.is_by_heads or not named
 
     @property
@@ -117,9 +118,22 @@ class PartitionsQuery:
         """Tell whether heads tell what partitions hold, as in tables of this package."""
         return self.committer == NATIVE and self.require_manifest
 
-    def spelled_by(self, spelling: Callable[[str], str]) -> PartitionsQuery:
-        """As :meth:`.JobQuery.spelled_by`."""
-        names = tuple(dict.fromkeys(map(spelling, self.partitions)))
+    def spelled_by(self, spelling: TableSpelling) -> PartitionsQuery:
+        """As :meth:`.JobQuery.spelled_by`, and about the directory above partitions.
+
+        :raises InvalidInputError: also where no partition can lie below the directory.
+        """
+        if self.directory:
+            directory = spelling.directory(self.directory)
+            if spelling.is_partition(directory):
+                raise InvalidInputError(
+                    f"min_partitions counts partitions below {directory}, which is itself a "
+                    f"partition of {self.table}.",
+                    remedy="Name a directory above partitions, or leave out min_partitions to "
+                    "wait for this one.",
+                )
+            return replace(self, directory=directory, spelled=True)
+        names = tuple(dict.fromkeys(map(spelling.partition, self.partitions)))
         return replace(self, partitions=names, spelled=True)
 
     def check(self, known: Callable[[object], bool] = lambda value: value is not None) -> None:
@@ -489,7 +503,7 @@ def table_query(said: Mapping[str, Any]) -> TableQuery:
     return PartitionsQuery(**{**said, "partitions": tuple(said["partitions"])})
 
 
-def spelled(query: TableQuery, spelling: Callable[[], Callable[[str], str] | None]) -> TableQuery:
+def spelled(query: TableQuery, spelling: Callable[[], TableSpelling | None]) -> TableQuery:
     """A query about partitions by their names in the table, once there is one.
 
     :param spelling: :func:`.runs.partitions.table_spelling` of the table; called where it is

@@ -36,6 +36,7 @@ from ..orchestration.runs.arguments import (
     read_index,
     read_text,
     read_time,
+    read_version,
     read_versions,
     read_whole,
 )
@@ -113,7 +114,8 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
     :param from_date: the first date: ISO 8601, ``20251231``, ``2025123105``, a date or a datetime.
         (templated)
     :param to_date: the last one, included. (templated)
-    :param newer_than_version: a partition moved beyond this version; 0 for any commit. (templated)
+    :param newer_than_version: a partition moved beyond this version; 0 for any commit, in a Delta
+        table -1, as its first entry is version 0. (templated)
     :param newer_than: a watermark: committed last after this time, said as ``from_date`` is, or as
         Unix seconds. (templated)
     :param min_rows: so many rows at least: of the job, which fails the task, or held by each
@@ -164,9 +166,8 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         "upstream_map_index": read_index,
         # Read where their names and their time zone are known.
         **dict.fromkeys(("partitions", "from_date", "to_date", "newer_than"), read_any),
-        **dict.fromkeys(
-            ("newer_than_version", "min_rows", "min_files", "min_partitions"), read_whole
-        ),
+        "newer_than_version": read_version,
+        **dict.fromkeys(("min_rows", "min_files", "min_partitions"), read_whole),
         **dict.fromkeys(("require_manifest", "check_files", "apply"), read_flag),
         "code_versions": read_versions,
     }

@@ -204,6 +204,20 @@ def read_index(name: str, given: object) -> int:
         raise invalid(name, given, "not the index of a mapped task", remedy) from None
 
 
+def read_version(name: str, given: object) -> int:
+    """Return a version of a table or a partition; -1 for the one before a log's first entry.
+
+    :raises InvalidInputError: anything else.
+    """
+    if given == -1 or (isinstance(given, str) and given.strip() == "-1"):
+        return -1
+    try:
+        return read_whole(name, given)
+    except InvalidInputError:
+        remedy = "Give such as 12, 0, or -1 for any entry of a Delta table's log."
+        raise invalid(name, given, "not a version", remedy) from None
+
+
 def read_seconds(name: str, given: object) -> float:
     """Return a duration in seconds: of a number, a timedelta, or a text of either, as ``3600``,
     ``1:00:00``, ``2 days, 0:00:00`` or ``PT1H``.

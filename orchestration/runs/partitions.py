@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -13,6 +14,8 @@ from .arguments import is_whole_day, read_names, read_time
 from .schedules import clock_falls
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ...committer.format.records.narrowing import Narrowing
     from .loaded_table import LoadedTable
 
@@ -97,7 +100,9 @@ def stored_partitions(table: LoadedTable, partitions: Sequence[str]) -> tuple[st
         Spark has started.
     """
     spelling = table_spelling(table) if partitions else None
-    return tuple(partitions if spelling is None else dict.fromkeys(map(spelling, partitions)))
+    if spelling is None:
+        return tuple(partitions)
+    return tuple(dict.fromkeys(map(spelling.partition, partitions)))
 
 
 def sure_partitions(table: LoadedTable, named: Sequence[str] | None) -> tuple[str, ...]:
@@ -133,16 +138,44 @@ def compared_partitions(
     return tuple(it for it in made_partitions(written(), planned) if it not in settles)
 
 
-def table_spelling(table: LoadedTable) -> Callable[[str], str] | None:
-    """What makes of a partition as somebody names it the one that its table has, and raises
-    :class:`InvalidInputError` where that cannot have it; ``None``: there is no table yet."""
-    # On use: DAG files are parsed by processes that know no table.
-    from ...committer.format.schema.hive_paths import normalise_partition
+@dataclass(frozen=True)
+class TableSpelling:
+    """How a table writes the names of its partitions: ``day=1`` for ``day=01``.
 
-    if not table.exists():
-        return None
-    schema, columns = table.schema, table.partition_by
-    return lambda partition: normalise_partition(partition, schema, columns)
+    :param columns: those it is partitioned by.
+    """
+
+    schema: pa.Schema
+    columns: Sequence[str]
+
+    def partition(self, name: str) -> str:
+        """Return a partition as the table writes it.
+
+        :raises InvalidInputError: the table cannot have it.
+        """
+        return self._written(name, self.columns)
+
+    def directory(self, path: str) -> str:
+        """Return a partition, or a directory above partitions, as the table writes it.
+
+        :raises InvalidInputError: the table cannot have it.
+        """
+        return self._written(path, self.columns[: path.count("/") + 1])
+
+    def is_partition(self, directory: str) -> bool:
+        """Tell whether a directory is a partition, below which no other lies."""
+        return directory.count("/") + 1 >= len(self.columns)
+
+    def _written(self, path: str, columns: Sequence[str]) -> str:
+        # On use: DAG files are parsed by processes that know no table.
+        from ...committer.format.schema.hive_paths import normalise_partition
+
+        return normalise_partition(path, self.schema, columns)
+
+
+def table_spelling(table: LoadedTable) -> TableSpelling | None:
+    """Find how a table writes its partitions' names; ``None``: there is no table yet."""
+    return TableSpelling(table.schema, table.partition_by) if table.exists() else None
 
 
 def table_directory(table: LoadedTable, path: str) -> str:
@@ -151,12 +184,8 @@ def table_directory(table: LoadedTable, path: str) -> str:
 
     :raises InvalidInputError: the table cannot have it.
     """
-    from ...committer.format.schema.hive_paths import normalise_partition
-
-    if not table.exists():
-        return path
-    columns = table.partition_by[: path.count("/") + 1]
-    return normalise_partition(path, table.schema, columns)
+    spelling = table_spelling(table)
+    return path if spelling is None else spelling.directory(path)
 
 
 def dated_partition(date: datetime, partition_format: str, timezone: str) -> str:

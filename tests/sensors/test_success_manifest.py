@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, cast
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, task_group
@@ -475,6 +476,26 @@ class TestOutputsOfOthers:
         tables.load(3)
         event = asdict(query.ask(tables.table()))
         assert len((few.execute_complete(task_context(few), event) or {})["partitions"]) == 3  # pyright: ignore
+
+    def test_directory_is_spelled_as_its_table_does(self, tables: Tables) -> None:
+        rows = pa.table({"month": pa.array([2], pa.int32()), "day": ["a"], "n": [1]})
+        task = sensor(tables, partition="month=02", min_partitions=1)
+        with pytest.raises(AirflowSensorTimeout, match="0 of 1 partition is below"):
+            time_out(task)
+        with tables.table().job(rows.schema, partition_by=["month", "day"]) as job:
+            job.write(rows)
+        assert run(task)["partitions"][0]["partition"] == "month=2/day=a"
+
+    @pytest.mark.parametrize(
+        ("directory", "said"),
+        [("day=1", "below day=1, which is itself a partition"), ("dya=1", "named day=")],
+    )
+    def test_directory_that_has_no_partitions_below_fails_at_once(
+        self, tables: Tables, directory: str, said: str
+    ) -> None:
+        tables.load(1)
+        with pytest.raises(AirflowFailException, match=said):
+            run(sensor(tables, partition=directory, min_partitions=1))
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
