@@ -166,6 +166,16 @@ def test_partition_is_waited_for_until_its_rows_change_after_a_version(days: Day
     assert (alone["job"], alone["rows"]) == (emptied.job, 0)
 
 
+@pytest.mark.parametrize("before", [-1, "-1", "{{ -1 }}"])
+def test_version_before_the_first_entry_waits_for_any(days: Days, before: int | str) -> None:
+    assert not days.looks(partition="day=1", newer_than_version=-1)
+    first = days.load(1)
+    assert days.wait(partition="day=1", newer_than_version=before)["job"] == first.job
+    report = days.wait(partitions=["day=1"], newer_than_version=before)
+    assert report["partitions"][0]["version"] == 0
+    assert not days.looks(partition="day=1", newer_than_version=0)
+
+
 def test_partition_is_waited_for_until_its_rows_change_after_a_time(days: Days) -> None:
     days.load(1)
     mark = days.table.now()
@@ -197,6 +207,14 @@ def test_partitions_below_a_directory_are_counted(days: Days) -> None:
     assert days.wait(min_partitions=2)["rows"] == 4
     with pytest.raises(AirflowSensorTimeout, match="2 of 3 partitions are below"):
         days.wait(min_partitions=3)
+
+
+def test_directory_above_partitions_is_spelled_as_the_table_does(days: Days) -> None:
+    rows = pa.table({"month": pa.array([2], pa.int32()), "day": ["a"], "n": [1]})
+    assert not days.looks(partition="month=02", min_partitions=1)
+    with days.table.job(rows.schema, partition_by=["month", "day"]) as job:
+        job.write(rows)
+    assert days.wait(partition="month=02", min_partitions=1)["rows"] == 1
 
 
 def test_whole_output_without_partitions_is_waited_for(days: Days) -> None:
@@ -272,6 +290,33 @@ class TestInTheTriggerer:
         partitions, run = asyncio.run(play())
         assert (partitions["state"], partitions["report"]["rows"]) == ("ready", 4)
         assert (run["state"], run["report"]["version"]) == ("ready", 1)
+
+    def test_application_that_outlives_its_task_is_waited_for(
+        self, days: Days, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its open job changes nothing in the log, by which looks go."""
+        days.load(1)
+        task = {"load": "running"}
+        states = {"scheduled__2013-02-02": task}
+        monkeypatch.setattr(table_watch, "_task_states", lambda: lambda **_: states)
+        watched = table_watch.TableWatch(
+            "zero_rename_default", days.url, table_watch.SharedTables()
+        )
+        waiter = table_watch._Waiter(JobQuery(days.url, idempotency_key=KEY), 1.0)
+
+        def look() -> str:
+            ((_, waiter.last),) = watched._look([waiter])
+            return waiter.last.state
+
+        assert look() == "waiting"
+        owner = Owner("flights", "scheduled__2013-02-02", "load")
+        job = days.table.job(SCHEMA, idempotency_key=KEY, owner=owner)
+        job.__enter__()
+        task["load"] = "failed"
+        assert [look(), look()] == ["waiting"] * 2
+        assert job.job is not None
+        days.table.settle([job.job])
+        assert look() == "failed"
 
     def test_look_at_an_unchanged_log_is_one_listing(self, days: Days) -> None:
         days.load(1)
