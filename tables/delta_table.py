@@ -410,7 +410,8 @@ class DeltaTable(ChangeableTable):
 
     def changes_since(self, since: Since, most: int) -> ChangesSince:
         """Find the entries that changed rows, whoever wrote them: not compactions. One listing
-        where nothing has come since a version.
+        where nothing has come since a version. Of a table that was deleted and made anew since, and
+        is not as long yet, all entries.
 
         :param most: entries that are read at the most.
         :raises TableNotFoundError: no table here.
@@ -420,6 +421,9 @@ class DeltaTable(ChangeableTable):
             if newest is not None and newest.version <= since.version:
                 return ChangesSince((), since.version)
         state = self._found(self._open(LogDepth.BLIND)).state
+        if since.version is not None and state.version < since.version:
+            # A log keeps its newest entry: the table was deleted and made anew.
+            since = replace(since, version=None)
         return self.run(changes_since(self.root, self._layout.folder, state, since, most))
 
     def history(self, limit: int | None = None) -> list[LogVersion]:

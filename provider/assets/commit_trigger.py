@@ -119,8 +119,11 @@ class TableCommitTrigger(BaseEventTrigger):
             if delta is not None:
                 return new_entries(delta, cursor, since, self._wanted(delta))
             now, begun = time.time(), cursor
-            if not isinstance(begun, ListingCursor):
+            if begun is None:
                 begun = present(table, since, now)
+            elif isinstance(begun, LogCursor):
+                # A Delta table was here: all commits of the table in its place are new.
+                begun = ListingCursor()
             return new_commits(table, begun, now, self._wanted(table))
 
         return ask

@@ -13,6 +13,7 @@ from support.airflow import SCHEMA, Tables, day_rows
 from support.delta_log import commit
 from zero_rename.committer import InvalidInputError, StoreUnreachableError
 from zero_rename.orchestration.new_commits import new_commits
+from zero_rename.provider import table_watch
 from zero_rename.provider.assets import commit_trigger
 from zero_rename.provider.assets.commit_trigger import TableCommitTrigger
 from zero_rename.provider.hooks import ZeroRenameHook
@@ -253,6 +254,49 @@ class TestDeltaTable:
             await running.until(lambda: len(running.told) == len(jobs))
             await running.stop()
             assert [report["job"] for report in running.told] == jobs
+
+        asyncio.run(play())
+
+    def test_table_that_was_made_anew_fires_from_its_first_commit_on(self, tables: Tables) -> None:
+        notes = Notes()
+
+        def load(*days: int) -> list[str]:
+            delta = ZeroRenameHook().get_delta_table(tables.url())
+            return [self.load(delta, day) for day in days]
+
+        async def play() -> None:
+            load(1, 2, 3)
+            first = Triggerer(trigger(tables, notes))
+            await first.until(lambda: notes.kept)
+            await first.stop()
+            tables.bucket.delete("wh/flights/")
+            made = load(4, 5)
+            second = Triggerer(trigger(tables, notes))
+            await second.until(lambda: len(second.told) == 2)
+            later = await asyncio.to_thread(load, 6)
+            await second.until(lambda: len(second.told) == 3)
+            await second.stop()
+            assert [report["job"] for report in second.told] == made + later
+
+        asyncio.run(play())
+
+    def test_table_of_directories_in_its_place_fires_from_its_first_commit_on(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        notes = Notes()
+
+        async def play() -> None:
+            self.load(ZeroRenameHook().get_delta_table(tables.url()), 1)
+            first = Triggerer(trigger(tables, notes))
+            await first.until(lambda: notes.kept)
+            await first.stop()
+            tables.bucket.delete("wh/flights/")
+            made = tables.load(4).job
+            monkeypatch.setattr(table_watch, "_tables", table_watch.SharedTables())
+            second = Triggerer(trigger(tables, notes))
+            await second.until(lambda: second.told)
+            await second.stop()
+            assert [report["job"] for report in second.told] == [made]
 
         asyncio.run(play())
 
