@@ -565,7 +565,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         """Tell the catalog and the outlets; the report, with what the catalog was told. Outlets are
         told of rows that are held back as these are published."""
         is_seen = not report.get("unpublished")
-        if is_seen:
+        if is_seen and not load.is_delta:  # The page tells of tables of directories.
             link_to_report(self, report, load.hook.settings.conn_id)
         catalog = load.hook.catalog_of(self.catalog)
         opened = load.hook.get_delta_table if load.is_delta else load.hook.get_table

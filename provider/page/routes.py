@@ -29,6 +29,7 @@ from ...committer.errors import (
     ZeroRenameError,
 )
 from ...committer.table import Table
+from ...orchestration.delta_query import delta_table_at
 from ...orchestration.table_names import table_url
 from ..hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..table_watch import SharedTables
@@ -138,25 +139,25 @@ def _table(
 
 def _with_tasks(visitor: Visitor, conn: str, table: str) -> tuple[TableOverview, list[FailedTask]]:
     """A table at one look, and the failed tasks that it knows nothing of."""
-    overview = table_of(conn, table).overview()
+    overview = directories_of(conn, table).overview()
     root = hook_of(conn).settings.table_root
     return overview, failed_tasks(visitor, conn, root, overview)
 
 
 def _partition(visitor: VisitorDep, conn: str, table: str, partition: str) -> str:
-    asked = table_of(conn, table)
+    asked = directories_of(conn, table)
     overview = asked.overview()
     history = asked.partition_history(partition, overview.jobs)
     return pages.partition(visitor, conn, table, overview, history)
 
 
 def _job(visitor: VisitorDep, conn: str, table: str, job: str) -> str:
-    return pages.job(visitor, conn, table, job, table_of(conn, table).manifest(job))
+    return pages.job(visitor, conn, table, job, directories_of(conn, table).manifest(job))
 
 
 def _upkeep(visitor: VisitorDep, conn: str, table: str, part: bool = False) -> str:
     """Orphaned uploads and problems: a part of the table's page, asked for when that is there."""
-    asked = table_of(conn, table)
+    asked = directories_of(conn, table)
     template = "upkeep_part.html" if part else "upkeep.html"
     found = {"left": asked.orphaned_uploads(), "problems": asked.problems()}
     return pages.page(template, conn=conn, name=table, url=asked.root.url, **found)
@@ -280,6 +281,21 @@ def table_of(conn_id: str, name: str) -> Table:
             remedy="Make a connection of type zero_rename with a table root above it.",
         )
     return _shared.table(conn_id, url)
+
+
+def directories_of(conn_id: str, name: str) -> Table:
+    """A table of directories, or a place where there is none yet, as of :func:`table_of`.
+
+    :raises InvalidInputError: also where it is a Delta table, of which this page does not tell.
+    """
+    found = table_of(conn_id, name)
+    if delta_table_at(found) is not None:
+        raise InvalidInputError(
+            f"{found.root.url} is a Delta table, and this page tells of tables of directories.",
+            remedy="See its jobs by `zero-rename history` and `zero-rename jobs`, its partitions "
+            "by `zero-rename show`.",
+        )
+    return found
 
 
 def name_in(root: str | None, url: str) -> str:

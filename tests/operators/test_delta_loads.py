@@ -353,3 +353,12 @@ class TestWriteAuditPublish:
     ) -> None:
         with pytest.raises(AirflowFailException, match="publish=False is given with"):
             run(load(tables, **{"publish": False, **words}))
+
+
+def test_load_has_no_link_to_the_page_which_tells_of_directories(
+    tables: Tables, delta: DeltaTable
+) -> None:
+    task = load(tables)
+    run(task)
+    assert not hasattr(task, "_page_url")
+    assert not hasattr(task, "_manifest_url")

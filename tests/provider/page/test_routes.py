@@ -11,10 +11,11 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from support.airflow import Connect, Tables, migrate
+from support.airflow import SCHEMA, Connect, Tables, day_rows, migrate
 from support.airflow_runs import forget_runs
 from zero_rename.committer import Owner
 from zero_rename.committer.table import Table
+from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.provider.page import routes
 from zero_rename.provider.table_watch import SharedTables
 
@@ -126,6 +127,17 @@ def test_a_table_in_a_folder_that_is_called_like_a_partition(site: Site, lake: T
     listed = site.ask("tables", conn="lake")
     assert "table?conn=lake&amp;table=source%3Dcrm%2Fcustomers" in listed
     assert "day=1" in site.ask("table", conn="lake", table="source=crm/customers")
+
+
+@pytest.mark.parametrize("page", [it for it in PAGES if PAGES[it].get("table")])
+def test_delta_table_is_said_to_be_one(site: Site, lake: Tables, page: str) -> None:
+    delta = ZeroRenameHook().get_delta_table(lake.url())
+    with delta.job(SCHEMA, partition_by=["day"]) as job:
+        job.write(day_rows([1], 2))
+    asked = PAGES[page] | ({"job": str(job.job)} if page == "job" else {})
+    said = site.ask(page, 400, **asked)
+    assert "is a Delta table, and this page tells of tables of directories" in said
+    assert "zero-rename history" in said
 
 
 class TestAccess:
