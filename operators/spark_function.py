@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import inspect
 import os
@@ -108,7 +109,7 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
             ) from error
         text = _SCRIPT.format(
             name=name,
-            source=self.get_python_source().strip(),
+            source=_without_annotations(self.get_python_source().strip()),
             arguments=arguments,
             spark=", spark=_spark" if self._takes_session else "",
         )
@@ -117,6 +118,27 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         return str(target)
+
+
+def _without_annotations(source: str) -> str:
+    """Replace the annotations of a function's parameters and result by ``None``: the DAG file
+    imports what they name, and Python would look for it where the function is defined."""
+    function = ast.parse(source).body[0]
+    if not isinstance(function, ast.FunctionDef):
+        return source
+    annotations = [it.annotation for it in ast.walk(function.args) if isinstance(it, ast.arg)]
+    found = [it for it in (*annotations, function.returns) if it is not None]
+    starts = [0]  # Of lines, in bytes, as places in a syntax tree count.
+    text = source.encode()
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    for it in sorted(found, key=lambda it: (it.lineno, it.col_offset), reverse=True):
+        assert it.end_lineno is not None
+        assert it.end_col_offset is not None
+        begin = starts[it.lineno - 1] + it.col_offset
+        end = starts[it.end_lineno - 1] + it.end_col_offset
+        text = text[:begin] + b"None" + text[end:]
+    return text.decode()
 
 
 def _plain(value: Any) -> Any:

@@ -37,7 +37,15 @@ def loads(tables: Tables, **arguments: Any) -> Any:
     given: dict[str, Any] = {"table": tables.url(), "partition": "day=1", "mode": "overwrite"}
 
     @task.zero_rename(**given | arguments)
-    def load(day, *, spark, ds, params, data_interval_start, flight="none"):
+    def load(
+        day: int,
+        *,
+        spark: Any,
+        ds: "str",  # noqa: UP037 - as some write it
+        params: dict[str, Any],
+        data_interval_start: (datetime),
+        flight: str = "none",
+    ) -> None:
         import os
 
         import pyarrow as pa
