@@ -198,7 +198,7 @@ class LogOracle(RunsOracle):
         entry = _Entry([json.loads(line) for line in body.splitlines() if line.strip()])
         for job in entry.fences:
             self._refuse(job in self.commits, f"{job} is committed, and is fenced")
-            told = self.told.get(job) == "committed" and job not in self.lost
+            told = self.told.get(job) == "committed" and job not in {*self.lost, *self.accepted}
             self._refuse(told, f"{job} was told committed; fenced")
             self.accepted |= {job} & self.lost.keys()
             self.lost.pop(job, None)
