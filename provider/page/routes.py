@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -28,6 +29,7 @@ from ...committer.errors import (
     TableNotFoundError,
     ZeroRenameError,
 )
+from ...committer.store.s3_urls import SCHEME
 from ...committer.table import Table
 from ...orchestration.delta_query import delta_table_at
 from ...orchestration.table_names import table_url
@@ -306,5 +308,4 @@ def name_in(root: str | None, url: str) -> str:
 
 
 def _plain(url: str) -> str:
-    scheme, _, rest = url.rstrip("/").partition("://")
-    return f"s3://{rest}" if scheme in ("s3a", "s3n") else f"{scheme}://{rest}"
+    return re.sub(f"^{SCHEME}", "s3://", url.rstrip("/"))

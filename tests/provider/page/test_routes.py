@@ -122,6 +122,16 @@ def test_a_walk_through_a_table_which_only_reads(
     assert "a DAG you may not see" in table
 
 
+def test_tables_below_a_root_whose_scheme_is_in_capitals_are_shown(
+    site: Site, lake: Tables, connect: Connect
+) -> None:
+    connect("lake", extra={"table_root": lake.url("").replace("s3://", "S3A://")})
+    lake.load(1)
+    assert "table?conn=lake&amp;table=flights" in site.ask("tables", conn="lake")
+    for name in ("flights", lake.url(), lake.url().replace("s3:", "S3N:")):
+        assert "day=1" in site.ask("table", conn="lake", table=name)
+
+
 def test_a_table_in_a_folder_that_is_called_like_a_partition(site: Site, lake: Tables) -> None:
     lake.load(1, name="source=crm/customers")
     listed = site.ask("tables", conn="lake")
