@@ -31,7 +31,8 @@ class PartitionPathMapper(PartitionMapper):
 
     starts a run for a month when all its days are there.
 
-    :param partition_format: ``strftime`` codes, as the load's ``partition_format``.
+    :param partition_format: ``strftime`` codes, as the load's ``partition_format``. For rollups
+        without padding where the column is a number: the table's path is ``day=1``, not ``day=01``.
     :param output_format: of the downstream key; what it leaves out is the start of its period.
     :param timezone: in which the paths' dates are: the load's ``partition_timezone``.
     :param max_downstream_keys: as for Airflow's own mappers: how many runs one event may start at
@@ -61,25 +62,47 @@ class PartitionPathMapper(PartitionMapper):
 
         :raises ValueError: a path of another form.
         """
-        return _read(key, self.partition_format).strftime(self.output_format)
+        return self._date_in(key).strftime(self.output_format)
 
     def decode_downstream(self, downstream_key: str) -> datetime:
         """The start of a key's period, without a zone."""
         return _read(downstream_key, self.output_format)
 
     def encode_upstream(self, decoded: datetime) -> str:
-        """The path of a date."""
-        return decoded.strftime(self.partition_format)
+        """The path of a date, escaped as a table's paths are."""
+        # On use: pyarrow comes with it, and DAG files need not wait for that.
+        from ...committer.format.schema.hive_paths import escape, unescape
+
+        made = decoded.strftime(self.partition_format)
+        parts = (part.partition("=") for part in made.split("/"))
+        return "/".join(
+            f"{escape(unescape(name))}={escape(unescape(value))}" for name, _, value in parts
+        )
 
     def to_partition_date(self, downstream_key: str) -> datetime:
         """The start of a key's period."""
         return self.decode_downstream(downstream_key).replace(tzinfo=self._zone)
 
+    def _date_in(self, path: str) -> datetime:
+        """Read a path as the format has it, or with what a table escapes in it: ``05%3A00``.
+
+        :raises ValueError: a path of another form.
+        """
+        try:
+            return _read(path, self.partition_format)
+        except ValueError:
+            from ...committer.format.schema.hive_paths import unescape
+
+            if (plain := unescape(path)) == path:
+                raise
+        return _read(plain, self.partition_format)
+
     def _check_formats(self) -> None:
         sample = datetime(2013, 2, 1)
         cause = "the year is not in both"
         try:
-            read = self.decode_downstream(self.to_downstream(self.encode_upstream(sample)))
+            path = sample.strftime(self.partition_format)
+            read = self.decode_downstream(self.to_downstream(path))
         except ValueError as error:
             cause = str(error)
         else:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from airflow.sdk import Asset, MonthWindow, PartitionedAssetTimetable, RollupMapper
 from airflow.serialization.decoders import decode_partition_mapper
 from airflow.serialization.encoders import coerce_to_core_timetable, encode_partition_mapper
 
+from support.airflow import Tables
 from zero_rename.committer import InvalidInputError
+from zero_rename.provider.assets.outlets import partition_key
 from zero_rename.provider.assets.partition_mapper import PartitionPathMapper
 
+pytestmark = pytest.mark.memory_s3
 DAYS = "year=%Y/month=%-m/day=%-d"
 
 
@@ -28,6 +32,20 @@ def test_a_local_day() -> None:
     mapper = PartitionPathMapper("day=%Y-%m-%d", timezone="Europe/Berlin")
     begins = mapper.to_partition_date(mapper.to_downstream("day=2013-02-01"))
     assert begins.astimezone(UTC) == datetime(2013, 1, 31, 23, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("written", ["hour=%Y-%m-%d %H:%M", "hour=%Y-%m-%d %H%%3A%M"])
+def test_path_with_characters_that_a_table_escapes(tables: Tables, written: str) -> None:
+    mapper = PartitionPathMapper(written, output_format="%Y-%m-%dT%H:%M")
+    rows = pa.table({"hour": ["2013-02-01 05:00"], "n": [1]})
+    with tables.table().job(rows.schema, partition_by=["hour"]) as job:
+        job.write(rows)
+    assert job.committed is not None
+    key = partition_key(job.committed.partitions[0].partition)
+    assert key == "hour=2013-02-01 05%3A00"
+    downstream = mapper.to_downstream(key)
+    assert downstream == "2013-02-01T05:00"
+    assert mapper.encode_upstream(mapper.decode_downstream(downstream)) == key
 
 
 def test_a_month_of_days_through_airflow() -> None:
