@@ -105,9 +105,8 @@ class TableCommitTrigger(BaseEventTrigger):
                 yield TriggerEvent({"table": self.table, "commits": list(found.reports)})
             pause = min(HANDED_OVER, self.poke_interval) if found.reports else 0.0
             await asyncio.sleep(pause)
-            if cursor.encode() != noted:
+            if cursor.encode() != noted and await self._note(cursor.encode()):
                 noted = cursor.encode()
-                await self._note(noted)
             await asyncio.sleep(self.poke_interval - pause)
 
     def _look(self, cursor: ListingCursor | LogCursor | None) -> Callable[[Table], NewCommits]:
@@ -143,9 +142,20 @@ class TableCommitTrigger(BaseEventTrigger):
                 return noted
         return None
 
-    async def _note(self, cursor: str) -> None:
-        for store in self._stores():
-            await store.aset(self._note_key, cursor)
+    async def _note(self, cursor: str) -> bool:
+        """Note how far the commits are told. ``False``: it failed, and is to be tried again: the
+        trigger's end would begin another that tells them once more."""
+        try:
+            for store in self._stores():
+                await store.aset(self._note_key, cursor)
+        except Exception as error:
+            self.log.warning(
+                "How far commits to %s are told was not noted; the next look tries again: %s",
+                self.table,
+                error,
+            )
+            return False
+        return True
 
     @property
     def _note_key(self) -> str:

@@ -119,6 +119,32 @@ def test_a_triggerer_that_dies_before_its_note_tells_again(
     asyncio.run(play())
 
 
+def test_position_that_cannot_be_noted_is_noted_later_and_the_commit_is_told_once(
+    tables: Tables,
+) -> None:
+    notes, failures = Notes(), [OSError("the database is away"), OSError("the database is away")]
+    keep = notes.aset
+
+    async def flaky(key: str, value: Any) -> None:
+        if notes.kept and failures:
+            raise failures.pop()
+        await keep(key, value)
+
+    notes.aset = flaky  # pyright: ignore
+
+    async def play() -> None:
+        running = Triggerer(trigger(tables, notes))
+        await running.until(lambda: notes.kept)
+        (before,) = notes.kept.values()
+        job = (await asyncio.to_thread(tables.load, 1)).job
+        await running.until(lambda: [*notes.kept.values()] != [before])
+        await running.stop()
+        assert [report["job"] for report in running.told] == [job]
+
+    asyncio.run(play())
+    assert failures == []
+
+
 def test_without_notes_it_begins_now_or_at_a_time(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
