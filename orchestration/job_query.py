@@ -15,7 +15,7 @@ from .runs.partitions import check_partition
 from .runs.reports import commit_report, one_line
 
 if TYPE_CHECKING:
-    from ..committer import Table
+    from ..committer import Committed, Table
     from ..committer.format.records.success_marker import SuccessMarker
     from ..tables import DeltaTable
     from .runs.partitions import TableSpelling
@@ -251,7 +251,7 @@ class JobQuery:
                 if waits is not None:
                     return QueryResult(WAITING, f"Job {waits.job} waits to be published.")
             job = table.job_of_key(self.idempotency_key)
-        committed = None if job is None else table.result(job)
+        committed = None if job is None else self._commit(table, job)
         if committed is not None:
             report = commit_report(committed, wanted)
             return self._judged(report, [it.partition for it in committed.partitions])
@@ -304,13 +304,20 @@ class JobQuery:
 
     def _ready(self, table: Table, job: str) -> QueryResult:
         wanted = () if self.partition is None else (self.partition,)
-        done = list(jobs_of_run(table, job)) if self.idempotency_key is not None and wanted else []
-        named = (it for it in done if {p.partition for p in it.partitions} & {*wanted})
-        committed = next(named, None) or table.result(job)
+        committed = self._commit(table, job)
         if committed is None:
             return QueryResult(WAITING, f"The decision of {job} could not be read just now.")
         report = commit_report(committed, wanted)
         return self._judged(report, [p.partition for p in committed.partitions])
+
+    def _commit(self, table: Table | DeltaTable, job: str) -> Committed | None:
+        """Read what a job committed. Of a run's jobs it is the one that holds its rows of the
+        partition: a plan may have left that to the job before."""
+        if self.idempotency_key is not None and self.partition is not None:
+            for done in jobs_of_run(table, job):
+                if any(it.partition == self.partition for it in done.partitions):
+                    return done
+        return table.result(job)
 
     def _of_s3a(self, table: Table, look: RunLook) -> QueryResult:
         """The same for a job of one of Hadoop's committers."""

@@ -15,6 +15,10 @@ from support.airflow import Tables, run_task, task_context
 from support.delta_log import commit
 from support.waiting import STUCK, until
 from zero_rename.committer import Owner
+from zero_rename.committer.commit.narrowed_run import leave_narrowing
+from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.format.layout import new_write_id
+from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.orchestration.job_query import JobQuery
 from zero_rename.orchestration.partitions_query import PartitionsQuery, TableQuery
 from zero_rename.provider import table_watch
@@ -135,6 +139,30 @@ def test_run_that_was_loaded_again_is_waited_for_until_its_job_is_published(days
         days.table.publish(jobs[-1])
         report = days.wait(upstream_task_id="load")
         assert (report["job"], report["rows"]) == (jobs[-1], number)
+
+
+def test_partition_that_a_plan_did_not_let_its_run_load_again_is_of_the_runs_job_before(
+    days: Days,
+) -> None:
+    def loaded(clear: int) -> Any:
+        dag, run, task = KEY.split("/")
+        owner = Handoff(dag=dag, run=run, task=task, series=f"2026-01-01 1 {clear}").owner
+        again: dict[str, Any] = {"idempotency_key": KEY, "on_repeat": "replace_own", "owner": owner}
+        return days.load(1, 2, mode="overwrite", replace_partitions=["day=1", "day=2"], **again)
+
+    first = loaded(0)
+    versions = days.table.snapshot().versions
+    plan = Narrowing(
+        new_write_id(), KEY, first.job, {"day=1": versions["day=1"]}, 3600, Owner(task_id="plan")
+    )
+    assert days.table.run(leave_narrowing(days.table.root, plan, None))
+    second = loaded(1)
+    assert (second.narrows, [it.partition for it in second.partitions]) == (first.job, ["day=1"])
+    jobs = [days.wait(upstream_task_id="load", partition=f"day={day}")["job"] for day in (1, 2)]
+    assert jobs == [second.job, first.job]
+    assert days.wait(upstream_task_id="load")["job"] == second.job
+    with pytest.raises(AirflowFailException, match="did not change day=3"):
+        days.wait(upstream_task_id="load", partition="day=3")
 
 
 def test_partitions_are_waited_for_whoever_committed_them(days: Days) -> None:
