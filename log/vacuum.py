@@ -34,6 +34,9 @@ _AHEAD = 8
 #: Seconds before the end of the retention from which on a VACUUM may delete: for what is done with
 #: the file meanwhile, and for clocks that differ. Of short retentions it is a tenth.
 _MARGIN = 3600.0
+#: Of a shorter retention, in seconds, nothing is judged by time: each VACUUM deletes files of jobs
+#: that are at work, and nobody could commit.
+_SHORTEST = 3600.0
 
 
 def spared_for(retention: float) -> float:
@@ -82,7 +85,7 @@ def _check_not_outlived(
     """
     age = 0.0 if change.began is None else now / 1000 - change.began
     retention = layout.retention(state)
-    if age < spared_for(retention):
+    if retention < _SHORTEST or age < spared_for(retention):
         return
     # What lies elsewhere no VACUUM of this table lists.
     keys = [layout.key_of(add.path, state) for add in change.adds if "://" not in add.path]

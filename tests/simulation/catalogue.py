@@ -607,7 +607,7 @@ BOUNDED = {
     ),
     "a replace and a reader that may not write": among(
         lambda: (writer("a", REPLACE, ONE, TWO), reader(ONE, TWO, writes=False)),
-        ("a committed", "reader done", "reader UnfinishedCommitError"),
+        ("a committed", "reader done", "reader OtherJobError"),
         Bounds(switches=2),
     ),
     "a slow applier, then a replace and an append": Scenario(

@@ -42,6 +42,7 @@ from support.memory_store import Behaviour, flatten
 from zero_rename.committer import (
     Committed,
     DataLostError,
+    OtherJobError,
     OutcomeUnknownError,
     RefusedError,
     SnapshotGoneError,
@@ -60,7 +61,7 @@ from zero_rename.committer.upkeep.repair import repair
 #: Where it is noted which files of others must stay in sight: beside the table.
 PROMISED = "promised/"
 #: How a writer, and a reader or maintenance, may end besides returning.
-_OF_OTHERS = (OutcomeUnknownError, UnfinishedCommitError, SnapshotGoneError)
+_OF_OTHERS = (OtherJobError, OutcomeUnknownError, UnfinishedCommitError, SnapshotGoneError)
 _OF_WRITERS = (RefusedError, *_OF_OTHERS)
 
 

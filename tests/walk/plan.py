@@ -304,7 +304,7 @@ class _Draw:
             self._verbs |= pool.settling
         if seed % 7 == 5:
             self._verbs |= pool.careless
-        if seed % 11 == 4:
+        if seed % 11 == 7:
             self._verbs |= pool.swept
         if verbs:
             self._verbs = dict.fromkeys(verbs, 1)
