@@ -637,6 +637,15 @@ class TestJobOpenForLong:
         assert isinstance(again, EntryCommitted)
         assert again.entry.version == first.entry.version
 
+    def test_retention_below_an_hour_judges_no_job_by_its_age(self) -> None:
+        """Else nobody could commit there."""
+        short = {**COLUMNS.properties, "delta.deletedFileRetentionDuration": "interval 0 days"}
+        table = LogTable()
+        table.make(replace(COLUMNS, properties=short))
+        change = table.job("1", began=NOW / 1000)
+        table.store.clock.advance(self.DAYS * 86_400)
+        assert isinstance(self.commit(table, change), EntryCommitted)
+
     def test_younger_job_costs_no_request(self, table: LogTable) -> None:
         change = table.job("1", began=NOW / 1000)
         table.driver.requests.clear()
