@@ -195,17 +195,21 @@ def read_index(name: str, given: object) -> int:
 
     :raises InvalidInputError: anything else.
     """
-    if given == -1 or (isinstance(given, str) and given.strip() == "-1"):
-        return -1
-    try:
-        return read_whole(name, given)
-    except InvalidInputError:
-        remedy = "Give a whole number, or a template that makes one."
-        raise invalid(name, given, "not the index of a mapped task", remedy) from None
+    remedy = "Give a whole number, or a template that makes one."
+    return _whole_or_none(name, given, "not the index of a mapped task", remedy)
 
 
 def read_version(name: str, given: object) -> int:
     """Return a version of a table or a partition; -1 for the one before a log's first entry.
+
+    :raises InvalidInputError: anything else.
+    """
+    remedy = "Give such as 12, 0, or -1 for any entry of a Delta table's log."
+    return _whole_or_none(name, given, "not a version", remedy)
+
+
+def _whole_or_none(name: str, given: object, problem: str, remedy: str) -> int:
+    """Return a whole number from 0 on, or the -1 that stands for none.
 
     :raises InvalidInputError: anything else.
     """
@@ -214,8 +218,7 @@ def read_version(name: str, given: object) -> int:
     try:
         return read_whole(name, given)
     except InvalidInputError:
-        remedy = "Give such as 12, 0, or -1 for any entry of a Delta table's log."
-        raise invalid(name, given, "not a version", remedy) from None
+        raise invalid(name, given, problem, remedy) from None
 
 
 def read_seconds(name: str, given: object) -> float:
