@@ -105,8 +105,10 @@ def vacuum(world: DeltaWorld, process: Process) -> None:
     oracle, before = world.oracle, world.clock.now - _A_WEEK
     for key in world.objects(f"{ROOT.prefix}/"):
         path = key.removeprefix(f"{ROOT.prefix}/")
+        if (found := world.store.objects.get(key)) is None:
+            continue  # Another one was quicker.
         hidden = any(part[0] in "_." for part in path.split("/"))
-        young = max(world.store.objects[key].last_modified, oracle.gone.get(path, 0.0)) >= before
+        young = max(found.last_modified, oracle.gone.get(path, 0.0)) >= before
         if not (hidden or young or path in oracle.live):
             oracle.swept(path)
             process.driver.perform(s.Delete(key))
