@@ -127,13 +127,12 @@ def sync_after_commit(
         return sync_catalog(table, catalog, **options)
     except Exception as error:  # Whatever it is, it must not make a commit look failed.
         ours = isinstance(error, ZeroRenameError)
-        failure = f"{type(error).__name__}: {without_secrets(str(error))}."
         root = table if isinstance(table, str) else table.root.url
         logger.warning(
             "%s: the job is committed, and %s was not told: %s Finish it: %s",
             root,
             catalog,
-            error if ours else failure,
+            error if ours else f"{type(error).__name__}: {without_secrets(str(error))}.",
             _finished_by(root, catalog),
             exc_info=not ours,
         )

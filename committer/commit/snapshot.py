@@ -58,7 +58,7 @@ class Snapshot:
         ``None``: nothing.
     :param log_version: of the log that told the state; ``None``: heads or a listing did.
     :param entries: by job with files here, the version of its entry in that log.
-    :param of_job: it is no state, but the rows of one job alone.
+    :param of_job: whether these are the rows of one job alone, and no state of the table.
     """
 
     root: TableRoot

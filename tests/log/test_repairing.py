@@ -55,6 +55,18 @@ def then(table: LogTable, body: bytes) -> None:
     table.put(f"{table.versions()[-1] + 1:020d}.json", body)
 
 
+def clean_around(table: LogTable, *versions: int) -> None:
+    """Write over a job's entry, version 2, and clean entries of a log that has a checkpoint."""
+    table.append("1")
+    table.append("1", job="ours")
+    write_over(table, 2)
+    table.append("1")
+    table.run(make_checkpoint(LAYOUT, NOW))
+    for version in versions:
+        for key in (LOG.entry(version), LOG.checksum(version)):
+            table.store.objects.pop(key, None)
+
+
 def repair(table: LogTable, apply: bool = True, accept_loss: bool = False) -> list[RepairedEntry]:
     return table.run(repair_log(LAYOUT, NOW + MINUTE, apply, accept_loss, "fencer"))
 
@@ -294,14 +306,7 @@ class TestEvidence:
     def test_entry_after_a_cleaned_version_is_left_and_its_loss_can_be_accepted(
         self, table: LogTable
     ) -> None:
-        table.append("1")
-        table.append("1", job="ours")
-        write_over(table, 2)
-        table.append("1")
-        table.run(make_checkpoint(LAYOUT, NOW))
-        for version in (0, 1):
-            for key in (LOG.entry(version), LOG.checksum(version)):
-                del table.store.objects[key]
+        clean_around(table, 0, 1)
         found = only(table)
         assert (found.outcome, "was cleaned" in found.reason) == (RepairOutcome.LEFT, True)
         (found,) = repair(table, accept_loss=True)
@@ -312,13 +317,7 @@ class TestEvidence:
         self, table: LogTable
     ) -> None:
         """The entries of its time were cleaned."""
-        table.append("1")
-        table.append("1", job="ours")
-        write_over(table, 2)
-        table.append("1")
-        table.run(make_checkpoint(LAYOUT, NOW))
-        for version in (0, 1, 3):
-            del table.store.objects[LOG.entry(version)]
+        clean_around(table, 0, 1, 3)
         (found,) = repair(table, accept_loss=True)
         assert found.outcome is RepairOutcome.UNKNOWN
         assert "nobody can tell" in found.reason

@@ -277,7 +277,7 @@ def _expression(condition: Filter) -> pc.Expression:
 
 
 def _sentence(error: Exception) -> str:
-    """What Arrow says, in one line and without a full stop."""
+    """Return Arrow's message in one line, without its full stop."""
     return " ".join(str(error).split()).rstrip(".")
 
 
