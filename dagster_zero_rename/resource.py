@@ -248,7 +248,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
         )
 
     def _keys(self) -> Keys | None:
-        """:raises InvalidInputError: one of a pair."""
+        """:raises InvalidInputError: one of a pair, or a token without them."""
         access, secret = self.access_key_id, self.secret_access_key
         if bool(access) is not bool(secret):
             raise InvalidInputError(
@@ -256,13 +256,21 @@ class ZeroRenameResource(dg.ConfigurableResource):
                 "was read or written.",
                 remedy="Give both, each by EnvVar, or neither.",
             )
+        if self.session_token and not access:
+            raise InvalidInputError(
+                "The ZeroRenameResource has a session_token, and neither access_key_id nor "
+                "secret_access_key, which it belongs to; nothing was read or written.",
+                remedy="Give all three, each by EnvVar; or none of them, and the keys are found by "
+                "boto3's own chain.",
+            )
         return Keys(access, secret, self.session_token or None) if access and secret else None
 
     def aws_env(self) -> dict[str, str]:
         """Environment variables by which another process reaches the same store: all that this
         resource says, and where this process finds the store that the resource does not name."""
-        client = self.client() or client_at(None, None)
-        return self._told() | {S3_CLIENT: ClientSettings.of(client).encode()}
+        client, keys = self.client() or client_at(None, None), self._keys()
+        told = self._told() if keys is None else self._told() | keys.environment
+        return told | {S3_CLIENT: ClientSettings.of(client).encode()}
 
     def _told(self) -> dict[str, str]:
         """AWS's variables, as far as this resource says what they are."""

@@ -20,6 +20,8 @@ def handed_keys(hook: S3Hook, conn_id: str) -> dict[str, str]:
 
     :raises StoreRefusedError: the connection decides the keys, and has none.
     """
+    from ..committer.store.clients import Keys  # It needs boto3.
+
     if not _decides_keys(hook):
         return {}
     if (known := hook.get_session().get_credentials()) is None:
@@ -37,12 +39,7 @@ def handed_keys(hook: S3Hook, conn_id: str) -> dict[str, str]:
             conn_id,
             end.isoformat(timespec="seconds"),
         )
-    return {
-        "AWS_ACCESS_KEY_ID": keys.access_key or "",
-        "AWS_SECRET_ACCESS_KEY": keys.secret_key or "",
-        # An empty one, too: a token left in the worker's environment belongs to other keys.
-        "AWS_SESSION_TOKEN": keys.token or "",
-    }
+    return Keys(keys.access_key or "", keys.secret_key or "", keys.token).environment
 
 
 def _decides_keys(hook: S3Hook) -> bool:

@@ -343,6 +343,21 @@ class Keys:
             "aws_session_token": self.token,
         }
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """As boto3's variables. Those that these keys have no value for are empty: what a host has
+        there belongs to keys of its own, and boto3 would take it for these keys'."""
+        return {
+            "AWS_ACCESS_KEY_ID": self.access,
+            "AWS_SECRET_ACCESS_KEY": self.secret,
+            "AWS_SESSION_TOKEN": self.token or "",
+            # An older name of the same, which boto3 looks at first.
+            "AWS_SECURITY_TOKEN": "",
+            # Past that time boto3 would refuse to use the keys.
+            "AWS_CREDENTIAL_EXPIRATION": "",
+            "AWS_ACCOUNT_ID": "",
+        }
+
 
 #: Instead of keys: requests are not signed.
 ANONYMOUS = Keys("", "")

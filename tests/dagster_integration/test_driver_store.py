@@ -51,3 +51,19 @@ def test_application_resolves_the_store_of_the_resource(
     for name, value in handed.items():
         monkeypatch.setenv(name, value)
     assert place(Table("s3://lake/t").driver.clients.client) == expected
+
+
+def test_application_has_the_keys_of_the_resource_whatever_keys_the_environment_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_ACCOUNT_ID": "1"}
+    own |= {"AWS_SESSION_TOKEN": "token", "AWS_SECURITY_TOKEN": "token"}
+    own["AWS_CREDENTIAL_EXPIRATION"] = "2013-01-01T00:00:00Z"
+    resource = ZeroRenameResource(
+        region_name="eu-x", access_key_id="key-id", secret_access_key="key-secret"
+    )
+    for name, value in {**own, **resource.aws_env()}.items():
+        monkeypatch.setenv(name, value)
+    client = Table("s3://lake/t").driver.clients.client
+    found = client._get_credentials().get_frozen_credentials()
+    assert (found.access_key, found.secret_key, found.token) == ("key-id", "key-secret", None)

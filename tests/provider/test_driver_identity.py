@@ -26,6 +26,9 @@ HOST = {
     "AWS_ACCESS_KEY_ID": "host-id",
     "AWS_SECRET_ACCESS_KEY": "host-secret",
     "AWS_SESSION_TOKEN": "host-token",
+    # Where boto3 looks for a token first, and until when the host's keys were valid.
+    "AWS_SECURITY_TOKEN": "host-token",
+    "AWS_CREDENTIAL_EXPIRATION": "2013-01-01T00:00:00Z",
     "AWS_CONFIG_FILE": os.devnull,
     "AWS_DEFAULT_REGION": "us-east-1",
 }

@@ -79,7 +79,8 @@ def test_credentials_are_those_of_the_connection(tables: Tables, s3_server: S3Se
     assert ZeroRenameHook().credentials_env() == {
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-        "AWS_SESSION_TOKEN": "",
+        **dict.fromkeys(("AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN"), ""),
+        **dict.fromkeys(("AWS_CREDENTIAL_EXPIRATION", "AWS_ACCOUNT_ID"), ""),
         "AWS_ENDPOINT_URL": s3_server.endpoint,
         "AWS_ENDPOINT_URL_S3": s3_server.endpoint,
         "AWS_ENDPOINT_URL_STS": f"https://sts.{REGION}.amazonaws.com",
