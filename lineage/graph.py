@@ -272,8 +272,9 @@ def _nodes(
         )
         wrote = one.partitions.keys()
         if record is not None:
-            wrote = record.wrote
-            others = wrote - one.partitions.keys()
+            wrote = record.wrote | record.emptied.keys()
+            empty = _still_empty(table, record)
+            others = wrote - one.partitions.keys() - empty
             gone, shared = _replaced(tables, table, record, others)
             held_still = node.partitions | (others - gone.keys())
             theirs = {name: it for name, it in gone.items() if it is not None}
@@ -283,7 +284,8 @@ def _nodes(
                 replaced=theirs,
                 in_part=record.in_part or len(theirs) < len(gone),
                 partitions=held_still,
-                versions={name: table.state.versions.get(name, 0) for name in held_still},
+                empty=empty,
+                versions={name: _version(table, name) for name in held_still | empty},
             )
             if node.run.mode is Mode.REPLACE:
                 node = replace(node, added={**shared, **_added(table, one)})
@@ -304,6 +306,22 @@ class _Made:
     lost: dict[str, tuple[str, ...]] = field(default_factory=dict)
     mixed: set[str] = field(default_factory=set)
     fast: set[str] = field(default_factory=set)
+
+
+def _still_empty(table: TableNow, record: JobRecord) -> frozenset[str]:
+    """Find the partitions that a job replaced by nothing and that are as it left them. Where the
+    record does not tell the version, one that is empty counts."""
+    there = table.state.versions
+    return frozenset(
+        name
+        for name, version in record.emptied.items()
+        if name not in table.contents and version in (None, there.get(name))
+    )
+
+
+def _version(table: TableNow, partition: str) -> int:
+    """Return the version at which a partition was seen. A log tells none of one without files."""
+    return table.state.versions.get(partition, table.state.log_version or 0)
 
 
 def _added(table: TableNow, one: _Made) -> dict[str, str]:

@@ -68,6 +68,7 @@ class JobNode:
         these.
     :param in_part: whether other jobs of its run hold partitions, since a plan has let it make
         some again.
+    :param empty: partitions that it replaced by nothing and that are as it left them.
     :param versions: that its partitions are at.
     """
 
@@ -85,6 +86,7 @@ class JobNode:
     replaced: Mapping[str, str] = field(default_factory=dict)
     added: Mapping[str, str] = field(default_factory=dict)
     in_part: bool = False
+    empty: frozenset[str] = frozenset()
     versions: Mapping[str, int] = field(default_factory=dict)
     run: JobRun = JobRun()
 
@@ -140,7 +142,7 @@ def judged(
     """A node, with its inputs held against what is there.
 
     :param inputs: of all jobs that wrote its rows, its own and those that wrote them again.
-    :param wrote: the partitions that the job wrote, whether they hold rows of it or not.
+    :param wrote: the partitions that the job wrote or emptied, whether they hold rows of it or not.
     :param version: the present one of its program's code; ``None``: any is right.
     """
     # A condensed decision tells it no more where others have written all its rows again.

@@ -254,7 +254,9 @@ def _step(node: JobNode, wanted: tuple[str, ...], after: Collection[Place], narr
     by_plan = node.run.goes_by_plans
     narrowed = narrow and by_plan and bool(besides or node.replaced or node.in_part)
     besides = () if narrowed else besides
-    writes = (*wanted, *besides) if by_plan else ()
+    # Where it is run whole, what it left empty is to be as the plan has seen it, too.
+    empty = () if narrowed else sorted(node.empty)
+    writes = (*wanted, *besides, *empty) if by_plan else ()
     versions = {name: node.versions.get(name, 0) for name in writes}
     why = (*(f"{it} is gone" for keys in node.lost.values() for it in keys), *node.stale)
     behind = why or tuple(f"{table} is made again" for table in sorted({it[0] for it in after}))

@@ -23,6 +23,7 @@ from ..log.actions import AddFile, AppTransaction, RemoveFile
 from ..log.change import RUN
 from ..log.entries import LogEntry, LogFolder
 from ..log.opening import read_entries
+from ..log.scope import read_scope
 from .delta_files import name_told, version_of_job
 from .delta_inputs import inputs_told
 from .delta_runs import owner_of, rewrites
@@ -84,7 +85,16 @@ def _record(entry: LogEntry, state: Snapshot, before: Mapping[str, JobRecord]) -
         wrote,
         _origins(entry, state, wrote, before) if rewrites(entry) else {},
         entry.ours.get("narrows") is not None,
+        dict.fromkeys(_replaced(entry, state) - wrote),
     )
+
+
+def _replaced(entry: LogEntry, state: Snapshot) -> set[str]:
+    """Name the partitions that an entry replaced; of a whole table those that held files."""
+    scope = read_scope(entry.ours.get("replaced"))
+    named = {name_told(it, state.schema, state.partition_by) for it in scope.partitions}
+    gone = entry.of(RemoveFile) if scope.all else ()
+    return named | {_name(it.values, state) for it in gone if it.values is not None}
 
 
 def _origins(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..commit.state.decide import Decided
 from ..format.job_spec import Mode, Owner
@@ -22,6 +22,8 @@ class JobRecord:
     :param origins: by partition, the jobs whose rows it wrote again, itself among them where it
         added some; none: all rows are its own.
     :param in_part: whether a plan had let it make only some of its run's partitions.
+    :param emptied: partitions that it replaced by nothing, each with the version that it came to;
+        ``None``: not on record.
     """
 
     job: str
@@ -34,6 +36,7 @@ class JobRecord:
     wrote: frozenset[str]
     origins: Mapping[str, tuple[str, ...]]
     in_part: bool = False
+    emptied: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float | None:
@@ -59,4 +62,9 @@ def record_of(decided: Decided) -> JobRecord:
             for partition, changes in decided.changes.items()
         },
         decision.narrows is not None,
+        {
+            it.partition: it.base_version + 1
+            for it in decision.partitions
+            if it.replace and not it.sums.files
+        },
     )

@@ -276,6 +276,10 @@ class TestNarrowed(test_lineage.TestNarrowed):
         assert self.values(backfill) == {0: [*range(5), *range(6, 31)], 66: [5]}
 
 
+class TestLeftEmpty(test_lineage.TestLeftEmpty):
+    """A run of two days, of which one had no rows, as in a table of directories."""
+
+
 class TestCommands:
     def test_each_command_answers_for_a_delta_table(self, lake: DeltaLake) -> None:
         url = lake.monthly.root.url

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,14 @@ from conftest import Bucket
 
 from support.command_line import as_json, invoke
 from zero_rename import Table
-from zero_rename.committer import Content, FileOptions, InvalidInputError, Owner, TableNotFoundError
+from zero_rename.committer import (
+    CommitConflictError,
+    Content,
+    FileOptions,
+    InvalidInputError,
+    Owner,
+    TableNotFoundError,
+)
 from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
 from zero_rename.committer.commit.snapshot import Snapshot
 from zero_rename.committer.format.layout import TableRoot, new_write_id
@@ -323,6 +331,76 @@ class TestNarrowed:
         bare.raw(b"2")
         ((step,),) = bare.plan(f"{bare.daily.root.url}/day=5").layers
         assert (len(step.besides), step.narrowed, step.versions) == (30, False, {})
+
+
+class TestLeftEmpty:
+    """A run of two days, of which one had no rows."""
+
+    @pytest.fixture
+    def half(self, bare: Lake) -> Lake:
+        bare.raw(b"1")
+        self.load(bare, clear=0)
+        bare.raw(b"2")
+        return bare
+
+    def load(self, lake: Lake, clear: int, x: int = 1, **more: Any) -> str:
+        owner = Owner("backfill", "january", "load", try_number=clear + 1, series=f"x {clear}")
+        raw = [f"s3://{lake.bucket.name}/raw/x.csv"]
+        both = ("day=1", "day=2")
+        policy = {"owner": owner, "idempotency_key": "run", "on_repeat": "replace_own", **more}
+        return lake.load(1, x=x, inputs=raw, replace_partitions=both, **policy)
+
+    def again(self, lake: Lake, between: Callable[[], Any]) -> None:
+        """As RecomputeOperator does.
+
+        :param between: done between the plan and the clear.
+        """
+        ((step,),) = lake.plan(f"{lake.daily.root.url}/day=1").layers
+        between()
+        last = lake.daily.job_of_key("run")
+        assert last is not None
+        planner, whole = Owner("recompute", "r", "again"), not step.narrowed
+        said = Narrowing(new_write_id(), "run", last, step.versions, 60, planner, whole)
+        lake.daily.run(leave_narrowing(lake.daily.root, said, None))
+        self.load(lake, clear=1, x=2)
+
+    def values(self, lake: Lake) -> list[tuple[int, int]]:
+        rows = lake.daily.scan().to_arrow().to_pylist()
+        return sorted((row["day"], row["x"]) for row in rows)
+
+    def test_rows_that_another_has_loaded_there_since_stay(self, half: Lake) -> None:
+        half.load(2, x=9)
+        self.again(half, lambda: None)
+        assert self.values(half) == [(1, 2), (2, 9)]
+
+    def test_rows_that_another_loads_there_after_the_plan_are_a_conflict(self, half: Lake) -> None:
+        with pytest.raises(CommitConflictError):
+            self.again(half, lambda: half.load(2, x=9))
+        assert self.values(half) == [(1, 1), (2, 9)]
+
+    def test_run_is_made_whole_while_the_day_is_empty(self, half: Lake) -> None:
+        ((step,),) = half.plan(half.daily.root.url).layers
+        assert (step.narrowed, sorted(step.versions)) == (False, ["day=1", "day=2"])
+        self.again(half, lambda: None)
+        assert self.values(half) == [(1, 2)]
+
+    def test_job_that_goes_by_no_plan_is_refused_once_another_has_loaded_there(
+        self, bare: Lake
+    ) -> None:
+        bare.raw(b"1")
+        self.load(bare, clear=0, owner=Owner(application="by hand"))
+        bare.raw(b"2")
+        assert bare.plan(bare.daily.root.url).refused == ()
+        other = bare.load(2, x=9)
+        (refused,) = bare.plan(f"{bare.daily.root.url}/day=1").refused
+        assert f"day=2, which {other} holds since" in refused.why
+
+    def test_job_that_has_emptied_what_it_read_is_self_made(self, bare: Lake) -> None:
+        bare.load(2, x=9)
+        state = bare.daily.snapshot(["day=2"])
+        both = ("day=1", "day=2")
+        bare.load(1, x=9, inputs=[state], replace_partitions=both)
+        assert bare.states(bare.daily) == {"day=1": State.SELF_MADE}
 
 
 class TestBadInput:
