@@ -799,13 +799,18 @@ def owner_members(owner: Owner) -> dict[str, Any]:
 def _replaced(opened: OpenedJob, state: LogState, written: Scope) -> tuple[Scope, Scope]:
     """The partitions that a replace empties, and what it has read to know them."""
     spec, schema, by = opened.spec, opened.schema, opened.partition_by
+    only = opened.empties_only
     if spec.replace_table:
+        if only is not None:
+            return Scope(scope_of(only, schema, by).partitions | written.partitions), NONE
         return ALL, NONE
     if spec.replace_partitions is not None:
         return scope_of(spec.replace_partitions, schema, by), NONE
     if spec.replace_where is not None:
         there = {state.partition(add) for add in state.live.values()}
         names = {partition_name(it, schema, by): it for it in there if it is not None}
+        if only is not None:
+            names = {name: it for name, it in names.items() if name in only}
         fitting = frozenset(it for name, it in names.items() if name in spec.replace_where)
         return Scope(fitting | written.partitions), ALL
     return written, NONE

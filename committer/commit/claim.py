@@ -258,12 +258,14 @@ def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool
     """The conflict test: a replace against the version, an append against the replace version.
 
     A run's head is always under *fail*: who moved it did this run's work. So is what a job settles
-    by a plan: it takes away what the plan has seen, and nothing else.
+    by a plan: it takes away what the plan has seen, and nothing else. So does what a job replaces
+    by a plan, under any policy.
     """
     if request.slot.name in opened.settles and not request.slot.is_run:
         return state.head.version != request.read
     if opened.spec.on_conflict is OnConflict.LAST_WINS and not request.slot.is_run:
-        return False
+        planned = opened.planned.get(request.slot.name)
+        return planned is not None and _changed_since(opened, request, state, planned)
     if request.read is not None and _changed_since(opened, request, state, request.read):
         return True
     if is_newest(opened, state, request.replaces):

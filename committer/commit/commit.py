@@ -168,7 +168,9 @@ def _targets(
         # Where the run that is to stand has no rows any more, those of the others go.
         every |= opened.settles.keys()
     if opened.spec.empties_unnamed:
-        there = only if only is not None else (yield from _all_partitions(context, opened))
+        there = only if only is not None else opened.empties_only
+        if there is None:
+            there = yield from _all_partitions(context, opened)
         every |= opened.spec.emptied(there)
     targets = targets_of(opened, results, every)
     for job, change in (yield from _own_before(context, opened)):
@@ -219,6 +221,8 @@ def _come_meanwhile(
     if before, its claim on the new head was there before this job got the other one.
     """
     if not opened.spec.empties_unnamed or not opened.partition_by or opened.narrowed is not None:
+        return []
+    if opened.empties_only is not None:
         return []
     heads = yield from list_heads(context)
     return sorted(opened.spec.emptied(heads) - {target.partition for target in targets})

@@ -306,6 +306,21 @@ class TestNarrowed:
         self.again(backfill, 1, 5)
         assert self.values(backfill)[66] == [6]
 
+    def test_replace_of_the_whole_table_leaves_what_the_plan_has_not_seen(self, bare: Lake) -> None:
+        bare.raw(b"1")
+        self.load(bare, 0, 1, 2, replace_table=True)
+        bare.load(6, x=66)
+        bare.raw(b"2")
+        ((step,),) = bare.plan(bare.daily.root.url).layers
+        last = bare.daily.job_of_key("run")
+        assert (last, step.narrowed) == (step.job, False)
+        bare.load(7, x=77)
+        planner = Owner("recompute", "r", "again")
+        said = Narrowing(new_write_id(), "run", last, step.versions, 60, planner, whole=True)
+        bare.daily.run(leave_narrowing(bare.daily.root, said, None))
+        self.load(bare, 1, 1, 2, replace_table=True)
+        assert self.values(bare) == {1: [1, 2], 66: [6], 77: [7]}
+
     def test_rows_that_others_have_added(self, backfill: Lake) -> None:
         """A run of it replaces the partition, and would take the other's rows away."""
         added = backfill.load(6, x=66, mode="append")

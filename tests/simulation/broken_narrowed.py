@@ -114,7 +114,7 @@ def lets_losers_load_again(ranks, run):
 
 @breaks((claim, "_changed"), SETTLED_AND_LOSER, CONCURRENT)
 def settles_whatever_is_there(opened, request, state):
-    return _changed(replace(opened, settles={}), request, state)
+    return _changed(replace(opened, settles={}, planned={}), request, state)
 
 
 _changed = claim._changed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ...format.job_spec import NOBODY, JobSpec, Owner
+from ...format.job_spec import NOBODY, JobSpec, Owner, SchemaMode
 from ...format.layout import TableRoot
 from ...format.records.inputs import UNKNOWN_INPUTS, Inputs
 from ...format.records.store_facts import StoreFacts
@@ -254,6 +254,15 @@ class OpenedJob:
     def is_repeat(self) -> bool:
         """Whether an earlier job of the run has written the rows: this one writes none."""
         return self.repeated is not None or self.unpublished is not None
+
+    @property
+    def empties_only(self) -> frozenset[str] | None:
+        """Of a replace that does not name what it empties, the partitions that it may empty: those
+        that a plan has seen; ``None``: all. Columns are overwritten in all partitions or none."""
+        is_bound = self.planned and self.partition_by
+        if not is_bound or self.spec.schema_mode is SchemaMode.OVERWRITE:
+            return None
+        return frozenset(self.planned)
 
     @property
     def told_inputs(self) -> Inputs:

@@ -20,6 +20,7 @@ from zero_rename.committer import (
     SupersededRunError,
 )
 from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
+from zero_rename.committer.format.job_spec import OnConflict
 from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.narrowing import Narrowing
 
@@ -256,24 +257,30 @@ class TestWhose:
         assert run.days == [(1, 11), (2, 21), (3, 31)]
 
 
-def test_what_others_load_after_the_plan_is_a_conflict(run: Backfill) -> None:
+@pytest.mark.parametrize("on_conflict", OnConflict)
+def test_what_others_load_after_the_plan_is_a_conflict(
+    run: Backfill, on_conflict: OnConflict
+) -> None:
     run.narrow(1)
     run.mend(1, 99)
     with pytest.raises(CommitConflictError):
-        run.load({1: 11, 2: 21}, clear=1)
+        run.load({1: 11, 2: 21}, clear=1, on_conflict=on_conflict)
     assert run.days == [(1, 99), (2, 20), (3, 30)]
 
 
 class TestWhole:
     """A plan that lets a run make all again binds it to what the plan has seen there, too."""
 
+    @pytest.mark.parametrize("on_conflict", OnConflict)
     @pytest.mark.parametrize("mode", ["overwrite", "append"])
-    def test_what_others_load_after_the_plan_is_a_conflict(self, run: Backfill, mode: str) -> None:
+    def test_what_others_load_after_the_plan_is_a_conflict(
+        self, run: Backfill, mode: str, on_conflict: OnConflict
+    ) -> None:
         run.narrow(1, 2, 3, whole=True)
         run.mend(2, 99, mode)
         there = run.days
         with pytest.raises(CommitConflictError):
-            run.load({1: 11, 2: 21, 3: 31}, clear=1)
+            run.load({1: 11, 2: 21, 3: 31}, clear=1, on_conflict=on_conflict)
         assert run.days == there
         # Somebody's own clear has what he asks for.
         run.load({1: 12, 2: 22, 3: 32}, clear=2)
@@ -284,6 +291,17 @@ class TestWhole:
         again = run.load({1: 11, 4: 41}, clear=1)
         assert run.days == [(1, 11), (4, 41)]
         assert (again.narrows, again.left_out) == (None, 0)
+
+    def test_it_empties_nothing_that_the_plan_has_not_seen(self, run: Backfill) -> None:
+        policy: dict[str, Any] = {"replace_table": True}
+        run.mend(7, 70)
+        run.narrow(1, 2, 3, whole=True)
+        run.mend(8, 80)
+        run.load({1: 11, 4: 41}, clear=1, **policy)
+        assert run.days == [(1, 11), (4, 41), (7, 70), (8, 80)]
+        # Somebody's own clear empties all.
+        run.load({1: 12}, clear=2, **policy)
+        assert run.days == [(1, 12)]
 
     def test_so_do_its_tries(self, run: Backfill) -> None:
         run.narrow(1, 2, 3, whole=True)
