@@ -110,11 +110,15 @@ class AirflowApi:
         gone = found["is_stale"] if AIRFLOW_V_3_0_PLUS else not found["is_active"]
         return "not there any more" if gone else "paused" if found["is_paused"] else None
 
-    def clear(self, instance: NamedTask, include_downstream: bool = False) -> None:
+    def clear(
+        self, instance: NamedTask, include_downstream: bool = False, latest: bool = False
+    ) -> None:
         """Let one instance run again, and its run with it. That is asked for once: where the answer
         is lost, a second request might meet it at work.
 
         :param include_downstream: its successors, too.
+        :param latest: by the newest version of the DAG; else as the DAG's, or Airflow's,
+            ``rerun_with_latest_version`` says. Airflow 2.11 has no other version.
         :raises TaskRunsError: it is at work. Airflow 2.11 does not look itself: what begins right
             after this has looked is ended there, and begun once more.
         :raises ApiRefusedError: there is no such instance, or it is not the only one that would be
@@ -130,7 +134,7 @@ class AirflowApi:
         if state is not None and state not in ENDED:
             raise TaskRunsError(f"{instance} is {state}, so it is not cleared.")
         path = f"dags/{quote(instance.dag_id, '')}/clearTaskInstances"
-        body = _clearing(instance, include_downstream)
+        body = _clearing(instance, include_downstream, latest)
         named = self._call("POST", path, json=body | {"dry_run": True})["task_instances"]
         found = [
             NamedTask(it["dag_id"], it["dag_run_id"], it["task_id"], it.get("map_index", -1))
@@ -182,7 +186,7 @@ def _is_beside(other: NamedTask, instance: NamedTask) -> bool:
     return (other.dag_id, other.run_id) == run and other.task_id != instance.task_id
 
 
-def _clearing(instance: NamedTask, include_downstream: bool) -> dict[str, Any]:
+def _clearing(instance: NamedTask, include_downstream: bool, latest: bool) -> dict[str, Any]:
     """What is to be cleared. Each default of the API is said: some differ between its versions."""
     task: Any = instance.task_id
     if instance.map_index >= 0:
@@ -198,7 +202,9 @@ def _clearing(instance: NamedTask, include_downstream: bool) -> dict[str, Any]:
         "include_downstream": include_downstream,
     }
     if AIRFLOW_V_3_0_PLUS:
-        body |= {"run_on_latest_version": False, "prevent_running_task": True}
+        body |= {"prevent_running_task": True}
+        # Left out, the version is the one that the DAG's author, or Airflow's configuration, says.
+        body |= {"run_on_latest_version": True} if latest else {}
     return body
 
 

@@ -76,11 +76,13 @@ class Clearing:
         instance: NamedTask,
         permits: Sequence[Permit],
         include_downstream: bool = False,
+        latest: bool = False,
     ) -> bool:
         """Let an instance run again, as all of these permit; ``False``: it is at work already, or
         another plan has it.
 
         :param include_downstream: let its successors run again, too.
+        :param latest: by the newest version of its DAG.
         :raises ApiRefusedError: the API refused; nothing was cleared, and what its runs were told
             is taken back.
         :raises ApiTroubleError: it may be cleared.
@@ -88,7 +90,7 @@ class Clearing:
         if not self._leave(api, instance, permits):
             return False
         try:
-            api.clear(instance, include_downstream)
+            api.clear(instance, include_downstream, latest)
         except (TaskRunsError, ApiRefusedError) as error:
             for it in permits:
                 self.take_back(it.table, it.idempotency_key, it.plans)

@@ -85,6 +85,8 @@ class Recomputing:
             progress = replace(progress, running=left)
             if left:
                 return progress, False
+        # Before the plan: a run that ends after this look has loaded what the plan calls stale.
+        started = self._started(api, progress)
         found = plan_for(self.hook, progress.targets, self.lost, self.narrow, self.code_versions)
         if not progress.layers or found.refused:
             log_plan(found)
@@ -95,7 +97,7 @@ class Recomputing:
         _check_moved(found, progress, self.code_versions)
         again = tuple(
             it
-            for instance, steps in self._due(api, found.layers[0], progress).items()
+            for instance, steps in self._due(api, found.layers[0], progress, started).items()
             for it in self._run_again(api, steps, instance)
         )
         if not again:
@@ -114,11 +116,17 @@ class Recomputing:
         return tuple(it for it in running if it not in over)
 
     def _due(
-        self, api: AirflowApi, layer: Sequence[Step], progress: Recomputed
+        self,
+        api: AirflowApi,
+        layer: Sequence[Step],
+        progress: Recomputed,
+        started: Mapping[str, Sequence[AssetEvent]],
     ) -> dict[NamedTask, list[Step]]:
-        """What of a layer is to be cleared now: not what other runs make by themselves."""
+        """What of a layer is to be cleared now: not what other runs make by themselves.
+
+        :param started: by DAG the events of assets that it is scheduled on, before the plan.
+        """
         due: dict[NamedTask, list[Step]] = {}
-        started = self._started(api, progress)
         for step in layer:
             instance = NamedTask.of(step.run.owner)
             if instance is None:
@@ -141,11 +149,11 @@ class Recomputing:
         return due
 
     def _started(self, api: AirflowApi, progress: Recomputed) -> dict[str, list[AssetEvent]]:
-        """By DAG the events of assets that it is scheduled on, of the last layer's tasks and of
-        the runs that these have started."""
+        """By DAG the events of assets that it is scheduled on, of all tasks that were cleared and
+        of the runs that these have started: one of an earlier layer may still be at work."""
         found: dict[str, list[AssetEvent]] = {}
-        last = progress.layers[-1] if progress.layers else ()
-        front = [event for it in last for event in api.events(it.instance, after=it.events)]
+        before = {it.instance: it.events for it in reversed(progress.all)}  # The first clear's.
+        front = [event for it, last in before.items() for event in api.events(it, after=last)]
         seen: set[TriggeredRun] = set()
         while front:
             event = front.pop()
@@ -169,7 +177,9 @@ class Recomputing:
     ) -> list[Again]:
         """Clear a task, for all jobs of a layer that it made."""
         last = max((event.number for event in api.events(instance)), default=0)
-        cleared = self._clearing.clear(api, instance, _permits(steps))
+        # A run goes by the version of its DAG that it began with, unless it is told otherwise.
+        latest = any(self._outdated(step) for step in steps)
+        cleared = self._clearing.clear(api, instance, _permits(steps), latest=latest)
         for step in steps:
             _log.info(
                 "%s, for %s of %s; besides: %s.",
@@ -190,6 +200,11 @@ class Recomputing:
             )
             for step in steps
         ]
+
+    def _outdated(self, step: Step) -> bool:
+        """Tell whether another version of the program is asked for than the one that ran."""
+        now = self.code_versions.get(step.table)
+        return now is not None and bool(step.run.outdated(now))
 
 
 def _permits(steps: Sequence[Step]) -> list[Permit]:

@@ -314,7 +314,9 @@ def answer_clears(monkeypatch: pytest.MonkeyPatch, again: Callable[..., None]) -
         def idle(self, dag_id: str) -> None:
             return None
 
-        def clear(self, instance: NamedTask, include_downstream: bool = False) -> None:
+        def clear(
+            self, instance: NamedTask, include_downstream: bool = False, latest: bool = False
+        ) -> None:
             made.append(instance.run_id)
             rank = int(instance.run_id.removeprefix("run "))
             owner = Owner(instance.dag_id, instance.run_id, "load", None, 2, series="x 1")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from zero_rename.committer.commit.narrowed_run import pending_narrowings
 from zero_rename.operators.recompute import PlanRecomputeOperator, RecomputeOperator
 from zero_rename.orchestration.runs.task_run import NamedTask
 from zero_rename.provider import clearing
+from zero_rename.provider.airflow_api import AssetEvent, TriggeredRun
 
 pytestmark = pytest.mark.memory_s3
 
@@ -76,7 +79,9 @@ class Server:
     def state(self, instance: NamedTask) -> str:
         return self._states.get(instance, "success")
 
-    def clear(self, instance: NamedTask, include_downstream: bool = False) -> None:
+    def clear(
+        self, instance: NamedTask, include_downstream: bool = False, latest: bool = False
+    ) -> None:
         try:
             next(self._programs)()
             self._states[instance] = "success"
@@ -88,6 +93,67 @@ class Server:
 
     def events(self, of: object, after: int = 0) -> list[Any]:
         return []
+
+
+class Followed(Server):
+    """Stands for an Airflow in which the week's asset starts the DAG ``monthly``, whose run goes on
+    until a while after the ranking was made."""
+
+    def __init__(self, month: Callable[[], Any], *programs: Callable[[], Any]) -> None:
+        super().__init__(*programs)
+        self._month, self._looks = month, 0
+        self.cleared: list[str] = []
+        self.run = TriggeredRun("monthly", "asset", "running")
+
+    def clear(
+        self, instance: NamedTask, include_downstream: bool = False, latest: bool = False
+    ) -> None:
+        self.cleared.append(instance.dag_id)
+        super().clear(instance)
+
+    def events(self, of: object, after: int = 0) -> list[AssetEvent]:
+        if not isinstance(of, NamedTask) or of.dag_id != "weekly" or not self.cleared:
+            return []
+        self._looks += "ranking" in self.cleared
+        if self._looks == 2:
+            self._month()
+            self.run = replace(self.run, state="success")
+        return [AssetEvent(1, "assets/weekly", time.time(), (self.run,))]
+
+    def followers(self, asset: str) -> list[str]:
+        return ["monthly"]
+
+
+def test_run_that_an_asset_has_started_is_waited_for_while_others_are_cleared(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was forgotten once another task of its layer was cleared, and its DAG's recorded run was
+    cleared beside it."""
+
+    def load(name: str, source: str, run: str = "a", rows: int = 2) -> None:
+        owner = Owner(name, run, "load", try_number=1, series="x 0")
+        read = [tables.table(source).snapshot()]
+        key = f"{name}/{run}/load"
+        policy: dict[str, Any] = {"owner": owner, "idempotency_key": key}
+        more = {"mode": "overwrite", "on_repeat": "replace_own", **policy}
+        tables.load(1, name=name, rows=rows, inputs=read, **more)
+
+    tables.load(1, inputs=())
+    load("weekly", "flights")
+    load("monthly", "weekly")
+    load("ranking", "weekly")
+    tables.load(1, rows=5, mode="overwrite", inputs=())
+    server = Followed(
+        lambda: load("monthly", "weekly", "asset", 4),
+        lambda: load("weekly", "flights", rows=3),
+        lambda: load("ranking", "weekly", rows=3),
+    )
+    monkeypatch.setattr(clearing, "airflow_api", lambda conn_id: contextlib.nullcontext(server))
+    targets = [tables.url("monthly"), tables.url("ranking")]
+    task = RecomputeOperator(task_id="again", targets=targets, poll_interval=0, deferrable=False)
+    run_task(task, task_context(task))
+    assert server.cleared == ["weekly", "ranking"]
+    assert tables.table("monthly").to_arrow().num_rows == 4
 
 
 class TestBetweenPlanAndClear:

@@ -313,7 +313,9 @@ class TestByTheResolver:
             def idle(self, dag_id: str) -> None:
                 return None
 
-            def clear(self, instance: NamedTask, include_downstream: bool = False) -> None:
+            def clear(
+                self, instance: NamedTask, include_downstream: bool = False, latest: bool = False
+            ) -> None:
                 try:
                     self._clears()
                 except AirflowFailException:

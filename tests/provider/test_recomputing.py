@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -41,6 +41,7 @@ class Api:
     :param lost: how many answers to a clear do not come back.
     :param down: how many requests, of those after it was cleared, are not answered at all.
     :param page: what it answers to everything, if it is none.
+    :param asked: what the last clear asked for.
     """
 
     state: str = "success"
@@ -49,6 +50,7 @@ class Api:
     down: int = 0
     stale: bool = False
     page: str = ""
+    asked: dict[str, Any] = field(default_factory=dict)
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if self.clears and self.down:
@@ -67,7 +69,7 @@ class Api:
         if not body["dry_run"]:
             if self.state == "running":
                 return 409, {"detail": "It runs."}
-            self.state, self.clears = "running", self.clears + 1
+            self.state, self.clears, self.asked = "running", self.clears + 1, body
             if self.lost:
                 self.lost -= 1
                 return 504, {}
@@ -207,6 +209,25 @@ def test_a_dag_that_is_no_more_in_its_folder(lake: Lake) -> None:
     with pytest.raises(AirflowFailException, match="DAG flights is not there any more"):
         lake.make_again(lake.load)
     assert lake.api.clears == 0
+
+
+def test_run_that_is_to_have_another_code_version_goes_by_the_newest_version_of_its_dag(
+    lake: Lake,
+) -> None:
+    """A run keeps the version of its DAG that it began with, where bundles have versions: it would
+    make its rows by the old code again."""
+    lake.make_again(lake.load)
+    assert lake.api.asked["run_on_latest_version"] is True
+
+
+def test_version_of_the_dag_is_its_author_s_or_airflow_s_to_say_where_no_other_is_asked_for(
+    lake: Lake,
+) -> None:
+    task = NamedTask("flights", "a+b:c", "days.load", -1)
+    with airflow_api.airflow_api("airflow_api") as api:
+        api.clear(task)
+    assert lake.api.clears == 1
+    assert "run_on_latest_version" not in lake.api.asked
 
 
 def test_an_address_that_is_no_api_s(lake: Lake) -> None:

@@ -58,7 +58,9 @@ class Server:
     def idle(self, dag_id: str) -> str | None:
         return self.idles.get(dag_id)
 
-    def clear(self, instance: NamedTask, include_downstream: bool = False) -> None:
+    def clear(
+        self, instance: NamedTask, include_downstream: bool = False, latest: bool = False
+    ) -> None:
         dag = instance.dag_id
         if self.state(instance) == "running":
             raise TaskRunsError("It runs.")
