@@ -44,6 +44,12 @@ class Destination:
         return not (self.is_table or self.is_s3a or self.is_delta)
 
     @property
+    def is_hadoops(self) -> bool:
+        """Tell whether Hadoop's committers alone write here: they leave no heads, and record no
+        inputs."""
+        return self.is_s3a and not (self.is_table or self.is_delta)
+
+    @property
     def kind(self) -> str:
         """``table``, ``delta``, ``s3a``, two of these with ``and``, or ``directory``: nothing shows
         who writes."""

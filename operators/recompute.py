@@ -15,7 +15,7 @@ from ..orchestration.runs.arguments import Parser, read_flag, read_seconds, read
 from ..orchestration.table_names import listed_tables
 from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.recomputing import PATIENCE, log_plan, plan_for
+from ..provider.recomputing import PATIENCE, log_plan, plan_for, refuse_hadoops
 from ..provider.staleness import make_again, versions_by_root
 from ..provider.task_arguments import TaskArguments
 
@@ -74,20 +74,22 @@ class PlanRecomputeOperator(TaskArguments, BaseOperator):
             ``map_index``), ``partitions``, ``besides``, ``narrowed`` where the former alone are
             made, ``why``; ``refused``, that must not be run, with ``why``; ``waiting`` for these;
             ``seconds`` and ``critical``, of the longest way.
-        :raises AirflowFailException: a target that is none.
+        :raises AirflowFailException: a target that is none, or that Hadoop's committers load.
         """
         with final_where_refused():
             self.read_arguments()
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             versions = versions_by_root(hook, self.code_versions)
-            found = plan_for(hook, self._targets(hook), self.lost, self.narrow, versions)
-        log_plan(found)
-        return json.loads(json.dumps(asdict(found)))
+            made = plan_for(hook, self._targets(hook), self.lost, self.narrow, versions)
+        log_plan(made)
+        return json.loads(json.dumps(asdict(made.plan)))
 
     def _targets(self, hook: ZeroRenameHook) -> list[str]:
         if not self.targets:
             raise InvalidInputError("targets names no table.", remedy="Give one or more.")
-        return [hook.table_url(name) for name in self.targets]
+        urls = [hook.table_url(name) for name in self.targets]
+        refuse_hadoops(hook, urls)
+        return urls
 
 
 class RecomputeOperator(PlanRecomputeOperator):
@@ -145,9 +147,10 @@ class RecomputeOperator(PlanRecomputeOperator):
 
         :return: ``layers``, each a list of jobs that were run together: ``table``, ``job`` (the
             one that was replaced), ``partitions``, ``instance`` and whether it was ``cleared``.
-        :raises AirflowFailException: a job must not be run again, was none of Airflow's, or its
-            DAG is paused; a task failed, or ended without another job in its partitions, or with
-            one of another code version; the API refused. What was cleared before goes on.
+        :raises AirflowFailException: Hadoop's committers load a target; a job must not be run
+            again, was none of Airflow's, or its DAG is paused; a task failed, or ended without
+            another job in its partitions, or with one of another code version; the API refused.
+            What was cleared before goes on.
         """
         with final_where_refused():
             self.read_arguments()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from ..committer.errors import counted
+from ..committer.errors import InvalidInputError, counted
 from ..orchestration.runs.reports import text_table
 from ..orchestration.runs.task_run import NamedTask
 from .airflow_api import ENDED, AirflowApi, AssetEvent, TriggeredRun
@@ -87,9 +87,10 @@ class Recomputing:
                 return progress, False
         # Before the plan: a run that ends after this look has loaded what the plan calls stale.
         started = self._started(api, progress)
-        found = plan_for(self.hook, progress.targets, self.lost, self.narrow, self.code_versions)
+        made = plan_for(self.hook, progress.targets, self.lost, self.narrow, self.code_versions)
+        found = made.plan
         if not progress.layers or found.refused:
-            log_plan(found)
+            log_plan(made)
         if not found.layers:
             if found.refused:
                 _fail(f"Not all can be run again: {'; '.join(it.said for it in found.refused)}")
@@ -224,23 +225,57 @@ def _permits(steps: Sequence[Step]) -> list[Permit]:
     ]
 
 
+@dataclass(frozen=True)
+class MadePlan:
+    """A plan, and how many of its targets nobody can judge.
+
+    :param unknown: partitions of which it is not known what they were computed from.
+    """
+
+    plan: Plan
+    unknown: int
+
+
 def plan_for(
     hook: ZeroRenameHook,
     targets: Iterable[str],
     lost: bool,
     narrow: bool,
     code_versions: Mapping[str, str],
-) -> Plan:
+) -> MadePlan:
     """What there is to run again now, as :class:`Recomputing` is told; nothing is done."""
     # On use: DAG files are parsed by processes that look at nothing.
-    from ..lineage import look_up, plan
+    from ..lineage import LineageState, look_up, plan
 
     graph = look_up(targets, hook.get_conn(), lost=lost, code_versions=code_versions)
-    return plan(graph, narrow)
+    unknown = sum(it.state is LineageState.UNKNOWN for it in graph.partitions())
+    return MadePlan(plan(graph, narrow), unknown)
 
 
-def log_plan(found: Plan) -> None:
-    """Say what is to be run again, and what must not be."""
+def refuse_hadoops(hook: ZeroRenameHook, targets: Iterable[str]) -> None:
+    """Refuse targets that Hadoop's committers load: nothing would ever be stale there. Six requests
+    a table.
+
+    :raises InvalidInputError: there is one.
+    """
+    # On use: DAG files are parsed by processes that look at nothing.
+    from ..lineage.graph import place_named
+    from ..maintenance.destinations import destination_at
+
+    for url in sorted({place_named(target)[0] for target in targets}):
+        table = hook.get_table(url)
+        if table.run(destination_at(table.root)).is_hadoops:
+            raise InvalidInputError(
+                f"Hadoop's committers load {url}, and record no inputs: whether it is stale nobody "
+                "can tell. Nothing was planned.",
+                table=url,
+                remedy="Leave it out of targets; or load it with committer='zero_rename'.",
+            )
+
+
+def log_plan(made: MadePlan) -> None:
+    """Say what is to be run again, what must not be, and of what nobody can tell."""
+    found = made.plan
     rows = [
         (str(number), step.table, step.said, step.job, "; ".join(step.why))
         for number, layer in enumerate(found.layers, 1)
@@ -255,6 +290,12 @@ def log_plan(found: Plan) -> None:
     )
     for it in found.refused:
         _log.warning("Refused: %s.", it.said)
+    if made.unknown:
+        _log.warning(
+            "Of %s it is not known what they were computed from, so that no input of theirs makes "
+            "them stale: zero-rename lineage show says why.",
+            counted(made.unknown, "partition"),
+        )
 
 
 def _check_moved(found: Plan, progress: Recomputed, code_versions: Mapping[str, str]) -> None:

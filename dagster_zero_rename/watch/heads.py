@@ -55,5 +55,4 @@ def _brings_rows(committed: Committed, partition: str) -> bool:
 def is_hadoops(table: Table) -> bool:
     """Tell whether Hadoop's committers alone write a destination: they leave no heads, and record
     no inputs. Six requests."""
-    place = table.run(destination_at(table.root))
-    return place.is_s3a and not (place.is_table or place.is_delta)
+    return table.run(destination_at(table.root)).is_hadoops

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from support.airflow import Tables, run_task, task_context
 from zero_rename.committer import CommitConflictError, Owner
 from zero_rename.committer.commit.narrowed_run import pending_narrowings
+from zero_rename.committer.format.records.success_marker import success_data
 from zero_rename.operators.recompute import PlanRecomputeOperator, RecomputeOperator
 from zero_rename.orchestration.runs.task_run import NamedTask
 from zero_rename.provider import clearing
@@ -61,6 +62,28 @@ def test_a_lost_one_without_lineage_is_refused(tables: Tables) -> None:
 def test_what_names_no_table(tables: Tables, targets: Any) -> None:
     with pytest.raises(AirflowFailException):
         planned(targets)
+
+
+@pytest.mark.parametrize("operator", [PlanRecomputeOperator, RecomputeOperator])
+@pytest.mark.parametrize("partition", ["", "/day=1"])
+def test_target_that_hadoops_committers_load_is_refused(
+    tables: Tables, operator: type[PlanRecomputeOperator], partition: str
+) -> None:
+    """It was never stale, so that the task ended well each day, and did nothing."""
+    head = {"committer": "magic", "jobId": "a", "success": True}
+    tables.bucket.put("wh/flights/day=1/part-0.parquet", b"x")
+    tables.bucket.put("wh/flights/_SUCCESS", success_data(head, 0.0, ["wh/flights/day=1/x"]))
+    task = operator(task_id="plan", targets=[f"{tables.url()}{partition}"])
+    with pytest.raises(AirflowFailException, match=r"Hadoop's committers load s3://\S+/flights,"):
+        run_task(task, task_context(task))
+
+
+def test_partitions_of_which_nobody_can_tell_are_counted_in_the_log(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    tables.load(1, 2, inputs=())
+    assert jobs(planned(tables.url())) == []
+    assert "Of 2 partitions it is not known what they were computed from" in caplog.text
 
 
 def test_a_partition_that_is_not_there(tables: Tables) -> None:
