@@ -52,6 +52,7 @@ LOADING = tuple(
         "the_state_is_the_one_that_was_there_at_the_call",
         "an_overwrite_is_held_against_what_was_loaded",
         "a_view_shows_the_state_of_its_making",
+        "a_join_sends_a_table_to_all_executors_if_it_is_small",
     )
 )
 #: What tests need beside pytest: the environments are of this Python, too.

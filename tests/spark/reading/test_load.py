@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -57,6 +58,22 @@ def test_what_is_asked_for(spark, s3_bucket, url):
     # That of p=z has no such number, as the table has on record.
     wanted = [key for key in data_keys(s3_bucket) if "p=y" in key]
     assert sorted(key for key in asked if key.endswith(".parquet")) == wanted
+
+
+@pytest.mark.parametrize(("threshold", "sent"), [("32kb", False), ("10mb", True)])
+def test_a_join_sends_a_table_to_all_executors_if_it_is_small(spark, url, threshold, sent):
+    numbers = Random(1).sample(range(2**40), 10_000)  # 80 kB that no encoding makes smaller
+    append(url, *((n, "x") for n in numbers))
+    wanted = spark.range(0, 1000, 1, 2).withColumnRenamed("id", "n")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", threshold)
+    try:
+        joined = load(spark, url).join(wanted, "n", "right").groupBy().count()
+        assert joined.collect() == [(1000,)]
+        plan = joined._jdf.queryExecution().executedPlan().toString()
+    finally:
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+    final = plan.split("== Initial Plan")[0]
+    assert ("BroadcastHashJoin" in final, "SortMergeJoin" in final) == (sent, not sent)
 
 
 @pytest.mark.parametrize(
