@@ -15,6 +15,7 @@ from bench import arrow_peers, lake_peers, own_peers, spark_peers
 from bench.workloads import (
     BY_SPARK,
     BY_SPARK_DELTA,
+    BY_US_ON_4_1,
     DELTA,
     DELTA_ON_4_1,
     DELTA_TOGETHER_ON_4_1,
@@ -184,6 +185,7 @@ PEERS = (
     _hadoop("rename v1", _rename(1), *_OF_PAPERS),
     _lake(ON_4_1, **_saving(), read=spark_peers.load_by("spark")),
     _lake(DELTA_ON_4_1, **_saving("delta"), read=spark_peers.load_by("spark")),
+    Peer(BY_US_ON_4_1, "spark-4.1", {"read": spark_peers.load_by("zero_rename")}, DELTA_ON_4_1),
     _lake(TOGETHER_ON_4_1, "replace", **_saving(distribute="partition")),
     _lake(DELTA_TOGETHER_ON_4_1, "replace", **_saving("delta", distribute="partition")),
     _lake(

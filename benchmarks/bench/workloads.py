@@ -64,6 +64,8 @@ BY_SPARK_DELTA = f"{BY_SPARK}, of a Delta table"
 #: In one session of the Spark that Delta and Iceberg serve, and in one of the oldest.
 ON_4_1, ON_3_5 = f"{OURS}, Spark 4.1", f"{OURS}, Spark 3.5"
 DELTA_ON_4_1 = f"{ON_4_1}, as a Delta table"
+#: Its files read by this package, not by Spark.
+BY_US_ON_4_1 = f'{DELTA_ON_4_1}, load(by="zero_rename")'
 TOGETHER_ON_4_1 = f"{ON_4_1}, distribute=partition"
 DELTA_TOGETHER_ON_4_1 = f"{DELTA_ON_4_1}, distribute=partition"
 DELTA, ICEBERG = "Delta on Spark 4.1", "Iceberg on Spark 4.1"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from ...committer.errors import SnapshotGoneError
 from ...committer.format.parquet.reader import read_batches
 from ...committer.format.parquet.row_filter import RowFilter
 from ...committer.format.records.data_file import DataFile
+from ...committer.scan.table_scan import begun_ahead
+from ...committer.store.driver import Driver
 from ...committer.table import Table
 from ..types import arrow_schema, for_spark
 from ..worker import readable_errors
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 _OPEN_COST = 4 * 1024 * 1024
 #: Files are read together by one task up to about so many bytes.
 TARGET = 128 * 1024 * 1024
+#: So many files are under way at once, if none is larger than that.
+_AHEAD, _SMALL = 8, 4 * 1024 * 1024
 #: The longest range that stands for a table's size, passed over in 0.1 s: some 500 MB.
 _MOST_NUMBERS = 2**26
 ANEW = "Load the table anew and run the query on that: a data frame keeps the state it was made of."
@@ -69,25 +74,30 @@ class FileRows:
     row_filter: RowFilter | None = None
 
     def read(self, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
-        """The rows of all of them, one after the other.
+        """The rows of all of them, one after the other; small files are fetched ahead.
 
         :raises SnapshotGoneError: a later job has removed one.
         """
-        driver = Table(self.root).driver
+        small = all(file.size <= _SMALL for file in files)
+        try:
+            for batch in begun_ahead(map(self._batches, files), _AHEAD if small else 1):
+                yield for_spark(batch, self.columns)
+        except SnapshotGoneError as error:
+            error.table = error.table or self.root
+            error.remedy = ANEW
+            # Where tasks run on the driver's host, as in local mode, it hears of this.
+            TableReads.here(self.root).ended()
+            raise
+
+    def _batches(self, file: DataFile) -> Iterator[pa.RecordBatch]:
         names = self.columns.names
-        for file in files:
-            batches = read_batches(
-                driver, self.schema, self.by, file, names, row_filter=self.row_filter
-            )
-            try:
-                for batch in batches:
-                    yield for_spark(batch, self.columns)
-            except SnapshotGoneError as error:
-                error.table = error.table or self.root
-                error.remedy = ANEW
-                # Where tasks run on the driver's host, as in local mode, it hears of this.
-                TableReads.here(self.root).ended()
-                raise
+        return read_batches(
+            self._driver, self.schema, self.by, file, names, row_filter=self.row_filter
+        )
+
+    @cached_property
+    def _driver(self) -> Driver:
+        return Table(self.root).driver
 
     def __call__(self, groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For ``mapInArrow``."""

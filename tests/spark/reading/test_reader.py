@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import itertools
 import random
+from threading import Barrier
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from support.spark_tables import data_keys, read, rows, write
+from support.waiting import STUCK
 from zero_rename.committer import DataFile, SnapshotGoneError, Table
-from zero_rename.spark.reading.file_rows import pack
+from zero_rename.spark.reading.file_rows import FileRows, pack
 from zero_rename.spark.reading.reader import TableReader, known_table
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -48,6 +50,27 @@ def test_files_are_packed_in_their_order():
         ["k3", "k4"],
     ]
     assert len(pack(files(1, 1, 1), 1)) == 3
+
+
+@pytest.mark.parametrize(("size", "at_once"), [(4 * 1024 * 1024, 8), (4 * 1024 * 1024 + 1, 1)])
+def test_small_files_of_a_task_are_fetched_at_once_and_large_ones_in_turn(
+    monkeypatch, size, at_once
+):
+    open_now, most = [], []
+    met = Barrier(at_once, timeout=STUCK)
+
+    def read_batches(driver, schema, by, file, columns, row_filter):
+        open_now.append(file)
+        most.append(len(open_now))
+        met.wait()  # is passed by none before as many are here
+        open_now.remove(file)
+        yield pa.record_batch({"n": [int(file.key)]}, SCHEMA)
+
+    monkeypatch.setattr("zero_rename.spark.reading.file_rows.read_batches", read_batches)
+    files = [DataFile(f"{n}", "_unpartitioned", size, 1, "", "") for n in range(16)]
+    found = FileRows("s3://bucket/t", SCHEMA, (), SCHEMA).read(files)
+    assert [batch["n"][0].as_py() for batch in found] == list(range(16))
+    assert max(most) == at_once
 
 
 def test_a_state_that_is_gone_is_read_anew_after_a_load(s3_bucket):
