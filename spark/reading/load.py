@@ -27,6 +27,7 @@ from ...committer.format.job_spec import choice
 from ...committer.format.layout import UNPARTITIONED
 from ...committer.format.parquet.reader import partition_constants
 from ...committer.format.schema.compatibility import find_column
+from ...committer.format.schema.directory import canonical_name
 from ...committer.format.schema.hive_paths import is_read_alike_by_spark, normalise_partition
 from ...committer.scan.partition_condition import wanted_files
 from ...committer.store.fast_root import is_fast
@@ -230,50 +231,79 @@ def _by_spark(
     spark: SparkSession, request: _ReadRequest
 ) -> tuple[DataFrame, FilePaths] | SessionStore:
     """The frame and its files' paths, or what keeps Spark from reading it."""
-    snapshot = _as_listed(request.snapshot)
-    if snapshot is None:
-        why = "files that this package has not written do not hold their partition's values"
+    lists = _lists(request.snapshot)
+    if lists is None:
+        why = (
+            "files that this package has not written lie in no directories of their partition's "
+            "values"
+        )
         return SessionStore(None, why, OURS)
-    hidden = hidden_column(snapshot)
+    root, files = request.snapshot.root, request.snapshot.files
+    hidden = next(filter(None, map(hidden_column, lists)), None)
     if hidden is not None:
         return SessionStore(None, f"it would take the column {hidden} from its own path", OURS)
-    if any(is_fast(file.key) for file in snapshot.files):
+    if any(is_fast(file.key) for file in files):
         return SessionStore(None, "files of it lie in the table's fast root", OURS)
-    otherwise = next((f.key for f in snapshot.files if not is_read_alike_by_spark(f.partition)), "")
+    partitioned = {it.partition: it.key for each in lists for it in each.files}
+    otherwise = next((k for p, k in partitioned.items() if not is_read_alike_by_spark(p)), "")
     if otherwise:
         why = f"it would take the letters in {otherwise} that are escaped as UTF-8 for others"
         return SessionStore(None, why, OURS)
-    if any(file.is_foreign for file in snapshot.files) and is_on(spark, "spark.sql.caseSensitive"):
+    if any(file.is_foreign for file in files) and is_on(spark, "spark.sql.caseSensitive"):
         why = "files of other programs may spell columns in another case, which it tells apart"
         return SessionStore(None, why, OURS)
     why_no_time = _why_no_time(spark, request)
     if why_no_time is not None:
         return why_no_time
     endpoint = request.table.driver.clients.endpoint
-    store = session_store(spark, snapshot.root, endpoint, snapshot.files[0])
+    store = session_store(spark, root, endpoint, files[0])
     if store.scheme is None:
         return store
-    for file in {file.partition: file for file in snapshot.files}.values():
-        # Refused as by this package's reader, not taken for null.
-        partition_constants(file.partition, file.key, snapshot.schema, snapshot.partition_by)
-    found = listed_parquet(spark, request.schema, snapshot, store.scheme)
-    if found is None:
+    for each in lists:
+        for file in {file.partition: file for file in each.files}.values():
+            # Refused as by this package's reader, not taken for null.
+            partition_constants(file.partition, file.key, each.schema, each.partition_by)
+    found = [listed_parquet(spark, request.schema, each, store.scheme) for each in lists]
+    if None in found:
         why = "this Spark does not take a list of its files"
         return SessionStore(None, why, OURS)
-    logger.info("%s is read by Spark itself, through %s://", snapshot.root.url, store.scheme)
-    frame, paths = found
+    logger.info("%s is read by Spark itself, through %s://", root.url, store.scheme)
+    return _as_one(request, [it for it in found if it is not None])
+
+
+def _as_one(
+    request: _ReadRequest, listed: Sequence[tuple[DataFrame, FilePaths]]
+) -> tuple[DataFrame, FilePaths]:
+    """The frames of a state's lists as one, and its files' paths."""
+    (frame, paths), *others = listed
+    for other, _ in others:
+        frame = frame.unionByName(other)
+        paths = replace(paths, column=None, why_not="some of its files are of other engines")
     return request.of(frame), paths
 
 
-def _as_listed(snapshot: Snapshot) -> Snapshot | None:
-    """A state as Spark reads its files: those of a log by what they hold, since it does not lay
-    them into partitions' directories; ``None`` where they lack their partition's values."""
+def _lists(snapshot: Snapshot) -> Sequence[Snapshot] | None:
+    """A state as Spark reads its files, each list in one way. Those of a log that this package has
+    written hold their partition's values, and lie in no directory of theirs; of others it is the
+    other way round. ``None`` where a file has its values in neither place."""
     if snapshot.log_version is None or not snapshot.partition_by:
-        return snapshot
-    if any(file.is_foreign for file in snapshot.files):
+        return [snapshot]
+    theirs = tuple(file for file in snapshot.files if file.is_foreign)
+    ours = [replace(it, partition=UNPARTITIONED) for it in snapshot.files if not it.is_foreign]
+    placed = {(file.key.rpartition("/")[0], file.partition) for file in theirs}
+    if not all(_is_in_its_directory(folder, name, snapshot) for folder, name in placed):
         return None
-    files = tuple(replace(file, partition=UNPARTITIONED) for file in snapshot.files)
-    return replace(snapshot, partition_by=(), files=files)
+    lists = [replace(snapshot, partition_by=(), files=tuple(ours))] if ours else []
+    return [*lists, replace(snapshot, files=theirs)] if theirs else lists
+
+
+def _is_in_its_directory(folder: str, partition: str, snapshot: Snapshot) -> bool:
+    """Tell whether Spark finds a partition's values in the names of a folder of the table."""
+    name = folder.removeprefix(f"{snapshot.root.prefix}/")
+    columns = [part.partition("=")[0] for part in name.split("/")]
+    if columns != list(snapshot.partition_by) or not is_read_alike_by_spark(name):
+        return False
+    return canonical_name(name, snapshot.schema, snapshot.partition_by) == partition
 
 
 def _why_no_time(spark: SparkSession, request: _ReadRequest) -> SessionStore | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import json
 import os
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -61,10 +63,14 @@ def put(url: str, *values: tuple[int, str | None], mode: str = "append") -> None
 
 def put_foreign(url: str, path: str, rows: pa.Table) -> None:
     """A file that no job of this package wrote."""
+    table = Table(url)
+    table.run(Put(f"{table.root.prefix}/{path}", parquet(rows)))
+
+
+def parquet(rows: pa.Table) -> bytes:
     body = io.BytesIO()
     pq.write_table(rows, body)
-    table = Table(url)
-    table.run(Put(f"{table.root.prefix}/{path}", body.getvalue()))
+    return body.getvalue()
 
 
 def numbers(frame: Any) -> list[int]:
@@ -573,6 +579,26 @@ def test_where_behind_load_of_some_columns_takes_no_variable_for_a_column(
         spark.sql("DROP TEMPORARY VARIABLE n")
 
 
+def made(url: str, kind: pa.DataType, *values: Any) -> None:
+    """A Delta table with the columns n and p, with rows of ours."""
+    schema = pa.schema([("n", pa.int64()), ("p", kind)])
+    with DeltaTable(url).job(schema, partition_by=["p"]) as job:
+        job.write(pa.table([[1] * len(values), pa.array(values, kind)], schema=schema))
+
+
+def added(url: str, values: dict[str, str]) -> None:
+    """Files of one row, that another engine has added: their paths and values of p."""
+    row, lines = pa.table({"n": [1]}), []
+    said = {"size": len(parquet(row)), "modificationTime": 1, "dataChange": True}
+    for path, value in values.items():
+        put_foreign(url, path, row)
+        add = {"path": quote(path), "partitionValues": {"p": value}, **said}
+        lines.append(json.dumps({"add": add}))
+    table = Table(url)
+    entry = f"{table.root.prefix}/_delta_log/00000000000000000001.json"
+    table.run(Put(entry, "\n".join(lines).encode()))
+
+
 class TestDeltaTable:
     """Spark itself reads the files that this package has written: they hold partition columns."""
 
@@ -635,16 +661,63 @@ class TestDeltaTable:
         assert found.count() == count
         assert "in vain" not in caplog.text
 
-    def test_files_that_hold_no_partition_values_are_left_to_this_package_s_reader(
+    def test_files_of_others_in_their_directories_are_read_by_spark_beside_ours(
         self, spark: Any, url: str
     ) -> None:
-        put_foreign(url, "day=7/theirs.parquet", pa.table({"n": [9]}))
+        put_foreign(url, "day=7/theirs.parquet", pa.table({"n": [9, 10]}))
+        put_foreign(url, "day=__HIVE_DEFAULT_PARTITION__/theirs.parquet", pa.table({"n": [11]}))
         DeltaTable(url).adopt(apply=True)
+        assert is_by_spark(load(spark, url))
+        assert load(spark, url).where("day is null").select("n").collect() == [(11,)]
         with DeltaTable(url).job() as job:
             job.write(spark.sql("select 1L n, 8 day").toArrow())
+        found: Any = load(spark, url)
+        assert is_by_spark(found)
+        assert found.schema == load(spark, url, by="zero_rename").schema
+        assert sorted(found.where("day > 0").collect()) == [(1, 8), (9, 7), (10, 7)]
+        assert sorted(found.where(found.n > 9).collect()) == [(10, 7), (11, None)]
+        assert load(spark, url, columns=["day"], where="n = 1").collect() == [(8,)]
+        assert load(spark, url, where="day = 7").groupBy("day").count().collect() == [(7, 2)]
+
+    @pytest.mark.parametrize(
+        ("kind", "values"),
+        [
+            (pa.string(), {"a b": "a b", "a%2Fb": "a/b", "01": "01", "2013-01-01": "2013-01-01"}),
+            (pa.date32(), {"2013-01-01": "2013-01-01", "1969-12-31": "1969-12-31"}),
+            (pa.timestamp("us", "UTC"), {"2013-01-01 12%3A30%3A00": "2013-01-01T12:30:00.000000Z"}),
+            (pa.timestamp("us"), {"2013-01-01 12%3A30%3A00.5": "2013-01-01 12:30:00.5"}),
+            (pa.decimal128(9, 2), {"1.50": "1.50", "-0.25": "-0.25"}),
+            (pa.bool_(), {"true": "true", "false": "false"}),
+            (pa.int64(), {"12345678901": "12345678901", "-1": "-1", "07": "7"}),
+        ],
+        ids=str,
+    )
+    def test_partition_values_in_directories_of_others_are_what_this_package_s_reader_finds(
+        self, spark: Any, url: str, kind: pa.DataType, values: dict[str, str]
+    ) -> None:
+        made(url, kind)
+        added(url, {f"p={folder}/theirs.parquet": value for folder, value in values.items()})
+        found, ours = load(spark, url), load(spark, url, by="zero_rename")
+        assert is_by_spark(found)
+        assert found.schema == ours.schema
+        assert sorted(map(repr, rows(found))) == sorted(map(repr, rows(ours)))
+        assert len(rows(found)) == len(values)
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            *("theirs.parquet", "p=8/theirs.parquet", "P=7/theirs.parquet", "x=1/p=7/t.parquet"),
+            "p=7/x=1/theirs.parquet",
+        ],
+    )
+    def test_files_of_others_without_their_values_are_left_to_this_package_s_reader(
+        self, spark: Any, url: str, path: str
+    ) -> None:
+        made(url, pa.int64(), 8)
+        added(url, {path: "7"})
         found = load(spark, url)
         assert not is_by_spark(found)
-        assert sorted(found.collect()) == [(1, 8), (9, 7)]
-        with pytest.raises(InvalidInputError, match="do not hold their partition's values"):
+        assert sorted(found.collect()) == [(1, 7), (1, 8)]
+        with pytest.raises(InvalidInputError, match="no directories of their partition's values"):
             load(spark, url, by="spark")
-        assert is_by_spark(load(spark, url, where="day = 8"))
+        assert is_by_spark(load(spark, url, where="p = 8"))
