@@ -274,18 +274,20 @@ def _nodes(
         if record is not None:
             wrote = record.wrote | record.emptied.keys()
             empty = _still_empty(table, record)
-            others = wrote - one.partitions.keys() - empty
+            others = (wrote | record.before) - one.partitions.keys() - empty
             gone, shared = _replaced(tables, table, record, others)
             held_still = node.partitions | (others - gone.keys())
             theirs = {name: it for name, it in gone.items() if it is not None}
+            of_run = frozenset(gone.keys() - theirs.keys())
             node = replace(
                 node,
                 run=run_of(record),
                 replaced=theirs,
-                in_part=record.in_part or len(theirs) < len(gone),
+                in_part=record.narrows is not None or bool(of_run),
+                of_run=of_run,
                 partitions=held_still,
                 empty=empty,
-                versions={name: _version(table, name) for name in held_still | empty},
+                versions={name: _version(table, name) for name in held_still | of_run | empty},
             )
             if node.run.mode is Mode.REPLACE:
                 node = replace(node, added={**shared, **_added(table, one)})

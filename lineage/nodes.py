@@ -67,7 +67,7 @@ class JobNode:
     :param added: partitions that it replaced and to which others have added rows since, with one of
         these.
     :param in_part: whether other jobs of its run hold partitions, since a plan has let it make
-        some again.
+        some again; ``of_run``: those partitions.
     :param empty: partitions that it replaced by nothing and that are as it left them.
     :param versions: that its partitions are at.
     """
@@ -86,6 +86,7 @@ class JobNode:
     replaced: Mapping[str, str] = field(default_factory=dict)
     added: Mapping[str, str] = field(default_factory=dict)
     in_part: bool = False
+    of_run: frozenset[str] = frozenset()
     empty: frozenset[str] = frozenset()
     versions: Mapping[str, int] = field(default_factory=dict)
     run: JobRun = JobRun()

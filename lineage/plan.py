@@ -253,7 +253,7 @@ def _step(node: JobNode, wanted: tuple[str, ...], after: Collection[Place], narr
     besides = tuple(sorted(node.partitions.difference(wanted)))
     by_plan = node.run.goes_by_plans
     narrowed = narrow and by_plan and bool(besides or node.replaced or node.in_part)
-    besides = () if narrowed else besides
+    besides = () if narrowed else tuple(sorted({*besides, *node.of_run.difference(wanted)}))
     # Where it is run whole, what it left empty is to be as the plan has seen it, too.
     empty = () if narrowed else sorted(node.empty)
     writes = (*wanted, *besides, *empty) if by_plan else ()

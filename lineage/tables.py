@@ -16,7 +16,7 @@ from ..committer.format.parquet.reader import partition_constants
 from ..committer.format.parquet.row_filter import RowFilter
 from ..committer.format.records.inputs import UNREADABLE, TableRead, content_of, digest_of
 from ..committer.format.schema.other_formats import DELTA, OtherFormatError
-from ..committer.overview.job_record import JobRecord, record_of
+from ..committer.overview.job_record import JobRecord, record_of, with_runs
 from ..committer.readable_table import ReadableTable
 from ..committer.scan.partition_condition import PartitionCondition
 from ..committer.scan.reads import place_of
@@ -226,8 +226,16 @@ class KnownTables:
         if isinstance(table, DeltaTable):
             assert now is not None
             return table.job_records(jobs, now.state)
-        found = table.decisions(jobs)
-        return {job: record_of(it) for job, it in found.items() if it is not None}
+        found: dict[str, JobRecord] = {}
+        wanted = set(jobs)
+        while new := wanted - found.keys():
+            read = {
+                job: record_of(it) for job, it in table.decisions(new).items() if it is not None
+            }
+            found |= read
+            # What a plan has let a job make again in part is its run's, with what was made before.
+            wanted = {it.narrows for it in read.values() if it.narrows is not None}
+        return with_runs(found)
 
     def etag(self, url: str) -> str | None:
         """Of a foreign file; ``None``: it is gone."""

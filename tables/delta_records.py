@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ..committer.commit.snapshot import Snapshot
 from ..committer.format.job_spec import Mode
-from ..committer.overview.job_record import JobRecord
+from ..committer.overview.job_record import JobRecord, with_runs
 from ..committer.store.requests import Step
 from ..log.actions import AddFile, AppTransaction, RemoveFile
 from ..log.change import RUN
@@ -35,8 +35,9 @@ _AT_ONCE = 64
 def job_records(
     folder: LogFolder, state: Snapshot, jobs: Iterable[str]
 ) -> Step[dict[str, JobRecord]]:
-    """Read the records of jobs with files in a state, and of those whose rows they wrote again: a
-    request for each. Those whose entries were cleaned are left out."""
+    """Read the records of jobs with files in a state, of those whose rows they wrote again, and of
+    the jobs of their runs that they made again in part: a request for each. Those whose entries
+    were cleaned are left out."""
     found: dict[str, LogEntry] = {}
     wanted = {state.entries[job] for job in jobs if job in state.entries}
     seen: set[int] = set()
@@ -44,12 +45,14 @@ def job_records(
         entries = yield from _read(folder, sorted(wanted))
         seen |= wanted
         found |= {it.job: it for it in entries if it.job}
-        wanted = {at for it in entries if rewrites(it) for at in _removed_by_entry(it)} - seen
+        wanted = {at for it in entries if rewrites(it) for at in _removed_by_entry(it)}
+        wanted |= {at for it in entries if (at := _narrowed_by_entry(it)) is not None}
+        wanted -= seen
     records: dict[str, JobRecord] = {}
     for job, entry in sorted(found.items(), key=lambda it: it[1].version):
         # What an entry removes was added before it, so that the origins of that are known.
         records[job] = _record(entry, state, records)
-    return records
+    return with_runs(records)
 
 
 def _read(folder: LogFolder, versions: list[int]) -> Step[list[LogEntry]]:
@@ -65,6 +68,13 @@ def _removed_by_entry(entry: LogEntry) -> set[int]:
     return {at for it in entry.of(RemoveFile) if (at := version_of_job(it)) is not None}
 
 
+def _narrowed_by_entry(entry: LogEntry) -> int | None:
+    """The version of the run's entry before, of whose partitions a plan let this one make some."""
+    former = entry.ours.get("former")
+    is_narrowed = entry.ours.get("narrows") is not None and isinstance(former, int)
+    return former if is_narrowed else None
+
+
 def _record(entry: LogEntry, state: Snapshot, before: Mapping[str, JobRecord]) -> JobRecord:
     """Read an entry's record.
 
@@ -74,6 +84,7 @@ def _record(entry: LogEntry, state: Snapshot, before: Mapping[str, JobRecord]) -
     own = [it for it in entry.of(AddFile) if it.tags.get("job") == job]
     wrote = frozenset(_name(it.values, state) for it in own)
     keys = [it.app for it in entry.of(AppTransaction) if it.app.startswith(RUN)]
+    narrows = entry.ours.get("narrows")
     return JobRecord(
         job,
         owner_of(entry),
@@ -84,7 +95,7 @@ def _record(entry: LogEntry, state: Snapshot, before: Mapping[str, JobRecord]) -
         inputs_told(entry),
         wrote,
         _origins(entry, state, wrote, before) if rewrites(entry) else {},
-        entry.ours.get("narrows") is not None,
+        narrows if isinstance(narrows, str) else None,
         dict.fromkeys(_replaced(entry, state) - wrote),
     )
 

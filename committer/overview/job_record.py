@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..commit.state.decide import Decided
 from ..format.job_spec import Mode, Owner
@@ -21,9 +21,11 @@ class JobRecord:
     :param wrote: the partitions that it added files to.
     :param origins: by partition, the jobs whose rows it wrote again, itself among them where it
         added some; none: all rows are its own.
-    :param in_part: whether a plan had let it make only some of its run's partitions.
+    :param narrows: the run's job before, of whose partitions a plan has let it make only some
+        again; ``None``: it made all of its run's.
     :param emptied: partitions that it replaced by nothing, each with the version that it came to;
         ``None``: not on record.
+    :param before: partitions that the run's jobs before had written, where it made only some again.
     """
 
     job: str
@@ -35,8 +37,9 @@ class JobRecord:
     inputs: Inputs
     wrote: frozenset[str]
     origins: Mapping[str, tuple[str, ...]]
-    in_part: bool = False
+    narrows: str | None = None
     emptied: Mapping[str, int | None] = field(default_factory=dict)
+    before: frozenset[str] = frozenset()
 
     @property
     def seconds(self) -> float | None:
@@ -61,10 +64,27 @@ def record_of(decided: Decided) -> JobRecord:
             partition: tuple(dict.fromkeys(name for change in changes for name in change.merged))
             for partition, changes in decided.changes.items()
         },
-        decision.narrows is not None,
+        decision.narrows,
         {
             it.partition: it.base_version + 1
             for it in decision.partitions
             if it.replace and not it.sums.files
         },
     )
+
+
+def with_runs(records: Mapping[str, JobRecord]) -> dict[str, JobRecord]:
+    """Say of each job what the jobs of its run before had written, as far as it goes on with it.
+
+    :param records: with those of these jobs.
+    """
+    return {job: replace(it, before=_before(it, records)) for job, it in records.items()}
+
+
+def _before(record: JobRecord, records: Mapping[str, JobRecord]) -> frozenset[str]:
+    found = set[str]()
+    earlier = records.get(record.narrows or "")
+    while earlier is not None:
+        found |= earlier.wrote | earlier.emptied.keys()
+        earlier = records.get(earlier.narrows or "")
+    return frozenset(found)

@@ -306,6 +306,27 @@ class TestNarrowed:
         self.again(backfill, 1, 5)
         assert self.values(backfill)[66] == [6]
 
+    def test_whole_run_is_refused_for_what_others_hold_of_its_first_job(
+        self, backfill: Lake
+    ) -> None:
+        """The run's last job had made one day alone, and nothing told of the others."""
+        url = backfill.daily.root.url
+        self.again(backfill, 1, 5)
+        mended = backfill.load(6, x=66)
+        backfill.raw(b"3")
+        found = plan(look_up([f"{url}/day=5"]), narrow=False)
+        (refused,) = found.refused
+        assert f"day=6, which {mended} holds since" in refused.why
+
+    def test_whole_run_is_bound_to_what_it_holds_by_another_of_its_jobs(
+        self, backfill: Lake
+    ) -> None:
+        self.again(backfill, 1, 5)
+        backfill.raw(b"3")
+        found = look_up([f"{backfill.daily.root.url}/day=5"])
+        ((step,),) = plan(found, narrow=False).layers
+        assert (len(step.versions), len(step.besides), step.narrowed) == (31, 30, False)
+
     def test_replace_of_the_whole_table_leaves_what_the_plan_has_not_seen(self, bare: Lake) -> None:
         bare.raw(b"1")
         self.load(bare, 0, 1, 2, replace_table=True)
