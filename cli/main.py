@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from .. import __version__
 from ..committer import (
     AdoptAction,
     OpenJob,
@@ -40,6 +41,7 @@ from . import (
     uploads,
 )
 from .amounts import MaxDuration, age_option
+from .help_page import arrange
 from .output import (
     DRY,
     EXIT_CODES,
@@ -59,6 +61,14 @@ from .output import (
 from .policy import lifecycle, policy
 from .service_committers import Conf, ConfFile, OfService, OfWord, Release, print_committers
 from .tables import open_table, refuse_option, table_of_directories
+
+
+def _say_version(asked: bool) -> None:
+    """:raises typer.Exit: it was asked for."""
+    if asked:
+        typer.echo(f"zero-rename {__version__}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     cls=Refusing,
@@ -83,6 +93,19 @@ for command in (
 app.add_typer(uploads.app, name="uploads")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(lineage.app, name="lineage")
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_say_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Options before a command."""
+
 
 #: A path with a slip of the pen looks like a table that is well, else.
 _NO_TABLE = "No job is open, and there is no zero_rename table here"
@@ -346,6 +369,9 @@ def doctor(
     if not exists:
         say("There is no table here yet: the store and the rights were looked at.")
     look_where(found)
+
+
+arrange(app)
 
 
 def main() -> None:

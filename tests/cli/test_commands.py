@@ -17,10 +17,12 @@ import typer
 from rich.console import Console
 from typer.testing import Result
 
+import zero_rename
 from support.command_line import as_json, invoke
 from support.s3a_jobs import OTHER, MagicJob, a_try
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
+from zero_rename.cli.help_page import HEADINGS
 from zero_rename.cli.output import Exit, sheet_of
 from zero_rename.committer import (
     CommitStateUnknownError,
@@ -721,6 +723,20 @@ class TestOneMind:
             options = {word for parameter in command.params for word in parameter.opts}
             assert "--json" in options, name
             assert not {"--dry-run", "--dry", "--yes", "--execute"} & options, name
+
+    def test_version_is_printed(self) -> None:
+        result = invoke("--version")
+        assert (result.exit_code, result.stdout) == (0, f"zero-rename {zero_rename.__version__}\n")
+
+    def test_help_lists_each_command_under_one_heading_in_one_paragraph(self) -> None:
+        listed = [name for names in HEADINGS.values() for name in names]
+        assert sorted(listed) == sorted({name.split()[0] for name in commands()})
+        told = invoke("--help").stdout
+        assert [told.index(f" {heading} ") for heading in HEADINGS] == sorted(
+            told.index(f" {heading} ") for heading in HEADINGS
+        )
+        helps = [command.help.replace("\n\n", "") for command in commands().values()]
+        assert [text for text in helps if "\n" in text] == []
 
     def test_exit_codes_are_in_the_help_and_in_the_documentation(self) -> None:
         told = " ".join(invoke("--help").stdout.split())
