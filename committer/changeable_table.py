@@ -25,6 +25,7 @@ from .format.job_spec import (
     Owner,
     SchemaMode,
     SuccessMarkers,
+    column_names,
     partition_names,
 )
 from .format.parquet.foreign_columns import FooterReader, ForeignFile, check_files
@@ -207,7 +208,8 @@ class ChangeableTable(StatefulTable):
             code_version=code_version,
             success_markers=SuccessMarkers(success_markers or self.usual_markers),
         )
-        plan = partial(self._plan_merge, merge, given, tuple(partition_by))
+        by = column_names("partition_by", partition_by) or ()
+        plan = partial(self._plan_merge, merge, given, by)
         return self._change(plan, spec, attempts)
 
     def delete(

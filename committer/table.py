@@ -31,6 +31,7 @@ from .format.job_spec import (
     Owner,
     SchemaMode,
     SuccessMarkers,
+    column_names,
     partition_names,
 )
 from .format.parquet.task_writer import TaskWriter
@@ -131,7 +132,7 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         # JobSpec makes choices of them.
         spec = JobSpec(
             self.schema if schema is None else schema_of(schema),
-            partition_by=tuple(partition_by) if partition_by is not None else None,
+            partition_by=column_names("partition_by", partition_by),
             replace_partitions=partition_names("replace_partitions", replace_partitions),
             replace_table=replace_table,
             only_partitions=partition_names("only_partitions", only_partitions),

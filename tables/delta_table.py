@@ -44,6 +44,7 @@ from ..committer.format.job_spec import (
     SchemaMode,
     SuccessMarkers,
     choice,
+    column_names,
     partition_names,
 )
 from ..committer.format.layout import TableRoot, new_job_id, require_job_id
@@ -489,7 +490,7 @@ class DeltaTable(ChangeableTable):
         # JobSpec makes choices of them.
         spec = JobSpec(
             self.schema if schema is None else schema_of(schema),
-            partition_by=tuple(partition_by) if partition_by is not None else None,
+            partition_by=column_names("partition_by", partition_by),
             replace_partitions=partition_names("replace_partitions", replace_partitions),
             replace_table=replace_table,
             only_partitions=partition_names("only_partitions", only_partitions),

@@ -387,6 +387,8 @@ class JobSpec:
             may not be written or without mode replace, or columns to overwrite where files stay.
         """
         object.__setattr__(self, "mode", Mode.parse(self.mode))
+        names = column_names("partition_by", self.partition_by)
+        object.__setattr__(self, "partition_by", names)
         if self.mode is Mode.MERGE:
             raise InvalidInputError(
                 "A job appends or replaces; rows are merged by key. Nothing was sent.",
@@ -529,6 +531,25 @@ def partition_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] |
             remedy=f"Give a list of texts: {name}={[one]!r}.",
         )
     return tuple(dict.fromkeys(names))
+
+
+def column_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the columns in an argument; ``None`` where none is given.
+
+    :param name: the argument's, for the error.
+    :raises InvalidInputError: a text in the place of a list, which would name a column by each of
+        its letters; or something else than texts.
+    """
+    if given is None:
+        return None
+    names = texts_in(given)
+    if names is None:
+        one = given if isinstance(given, str) and given else "day"
+        raise InvalidInputError(
+            f"{name}={given!r} is not a list of columns; nothing was sent.",
+            remedy=f"Give a list of texts: {name}={[one]!r}.",
+        )
+    return names
 
 
 def texts_in(given: object) -> tuple[str, ...] | None:

@@ -9,7 +9,13 @@ import pyarrow as pa
 from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.found_table import find_table, read_table, refuse_partition_folder
-from ..errors import InvalidInputError, RecordDamagedError, TableNotFoundError, ZeroRenameError
+from ..errors import (
+    InvalidInputError,
+    RecordDamagedError,
+    TableNotFoundError,
+    ZeroRenameError,
+    about,
+)
 from ..format.job_spec import texts_in
 from ..format.layout import TableRoot
 from ..format.parquet.foreign_table import ListedTable, read_listed
@@ -94,7 +100,8 @@ def stored_in(
     if not isinstance(partitions, tuple):
         return partitions
     schema, by = shape()
-    return frozenset(normalise_partition(p, schema, by) for p in partitions)
+    with about(root.url):
+        return frozenset(normalise_partition(p, schema, by) for p in partitions)
 
 
 def given_partitions(root: TableRoot, partitions: Collection[str]) -> Collection[str]:

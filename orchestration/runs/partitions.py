@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ...committer.errors import InvalidInputError
+from ...committer.errors import InvalidInputError, about
 from .arguments import is_whole_day, read_names, read_time
 from .schedules import clock_falls
 
@@ -102,7 +102,8 @@ def stored_partitions(table: LoadedTable, partitions: Sequence[str]) -> tuple[st
     spelling = table_spelling(table) if partitions else None
     if spelling is None:
         return tuple(partitions)
-    return tuple(dict.fromkeys(map(spelling.partition, partitions)))
+    with about(table.root.url):
+        return tuple(dict.fromkeys(map(spelling.partition, partitions)))
 
 
 def sure_partitions(table: LoadedTable, named: Sequence[str] | None) -> tuple[str, ...]:

@@ -189,3 +189,23 @@ def test_scan_that_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(InvalidInputError, match=said):
         table.scan(**given)
+
+
+def test_a_refused_partition_of_a_scan_names_the_table(table: Table) -> None:
+    put(table, BEFORE, partition_by=["day"])
+    with pytest.raises(InvalidInputError, match=rf"dy=1.*\[table {table.root.url}\]"):
+        table.scan(["dy=1"]).to_arrow()
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+def test_a_text_for_the_partition_columns_is_refused(
+    kind: type[Table | DeltaTable], table: Table
+) -> None:
+    """It would name a column by each of its letters: a table by ``a`` and ``b``."""
+    rows = pa.table({"a": [1], "b": [2], "c": [3]})
+    other = kind(f"{table.root.url}_of_letters")
+    asked = r"partition_by='ab'.*partition_by=\['ab'\]"
+    with pytest.raises(InvalidInputError, match=asked):
+        other.job(rows.schema, partition_by="ab")
+    with pytest.raises(InvalidInputError, match=asked):
+        other.merge(rows, on=["c"], partition_by="ab")

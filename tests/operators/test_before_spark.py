@@ -136,7 +136,7 @@ class TestThePartitionsOfTheTable:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({"partition": "dy=1"}, r"'dy=1' is no partition of this table.*day=…"),
+            ({"partition": "dy=1"}, r"'dy=1' is no partition of this table.*\[table s3://.*day=…"),
             ({"partition": ["day=1", "day=first"]}, "'first'"),
             ({"partition": None, "partition_format": "month=%-m"}, "named day=…"),
         ],
