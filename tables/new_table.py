@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ..committer.commit.state.context import Context
 from ..committer.commit.state.found_table import refuse_below_swept, refuse_partition_folder
+from ..committer.commit.state.table_kind import TableKind, table_kind
 from ..committer.errors import StoreUnfitError, TableMismatchError
 from ..committer.format.layout import TableRoot, is_job_id
 from ..committer.format.schema.other_formats import find_log
@@ -30,6 +31,14 @@ def check_free(root: TableRoot) -> Step[None]:
     found = yield from first_object(f"{root.prefix}/", lambda item: not _is_of_jobs(root, item))
     if found is None:
         return
+    if (yield from table_kind(root)) is TableKind.DIRECTORIES:
+        raise TableMismatchError(
+            "A table of directories lies here, and layout='delta' is asked for: a table's layout "
+            "does not change. Nothing was written.",
+            table=root.url,
+            remedy="Leave the layout out to write that table (in Python: zero_rename.Table), or "
+            f"make a Delta table of it: zero-rename copy {root.url} NEW --layout delta",
+        )
     name = found.key.removeprefix(f"{root.prefix}/")
     log = find_log(root, [found.key])
     what = f"a table of {log[0].name}" if log else f"the file {name}"
@@ -37,7 +46,9 @@ def check_free(root: TableRoot) -> Step[None]:
         f"There is no Delta table yet, and the root holds {what}. Nothing was written.",
         table=root.url,
         key=found.key,
-        remedy="Write to another root, or copy what is there into a new table by zero-rename copy.",
+        remedy="Write to another root. Of a directory of Parquet files "
+        f"`zero-rename adopt {root.url} --layout delta` makes a Delta table where they lie, and "
+        f"`zero-rename copy {root.url} NEW --layout delta` one elsewhere.",
     )
 
 

@@ -475,7 +475,15 @@ class TestPlace:
     def test_a_root_with_files_is_refused(self, table: DeltaTable) -> None:
         with Table(table.root.url).job(COLUMNS, partition_by=["day"]) as job:
             job.write(rows(("1", 5)))
-        with pytest.raises(TableMismatchError, match="no Delta table yet"):
+        with pytest.raises(TableMismatchError, match="A table of directories lies here"):
+            write(table, rows(("1", 6)))
+
+    def test_a_root_with_files_of_others_is_refused(
+        self, table: DeltaTable, s3_bucket: Any
+    ) -> None:
+        key = f"{table.root.prefix}/day=1/part-0.parquet"
+        s3_bucket.client.put_object(Bucket=s3_bucket.name, Key=key, Body=b"")
+        with pytest.raises(TableMismatchError, match=r"no Delta table yet.* adopt s3://"):
             write(table, rows(("1", 6)))
 
     def test_there_is_nothing_to_read_without_a_table(self, table: DeltaTable) -> None:
