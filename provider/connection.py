@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
@@ -48,6 +48,7 @@ class ConnectionSettings:
         maintenance tells of what would take longer. ``None``: it does not look.
     :param purge_older_than_hours: age of foreign uploads to purge, ``None`` for the
         configuration's default.
+    :param exists: there is such a connection; the default one may be missing.
     """
 
     conn_id: str = "zero_rename_default"
@@ -62,6 +63,7 @@ class ConnectionSettings:
     purge_older_than_hours: float | None = None
     catalog: str | None = None
     max_recompute: float | None = None
+    exists: bool = True
 
     @staticmethod
     def from_connection(connection: Any) -> ConnectionSettings:
@@ -103,7 +105,7 @@ class ConnectionSettings:
 
         :raises InvalidInputError: as :meth:`from_connection`.
         """
-        known = {field.name for field in fields(ConnectionSettings)} - {"conn_id"}
+        known = {field.name for field in fields(ConnectionSettings)} - {"conn_id", "exists"}
         for key, value in extra.items():
             if looks_like_credential(key, value):
                 raise _holds_keys(conn_id, key)
@@ -131,11 +133,10 @@ class ConnectionSettings:
             given["encryption"] = _encryption(given["encryption"], conn_id)
         if "s3a_options" in given:
             given["s3a_options"] = _options(given["s3a_options"], conn_id)
-        if "catalog" in given:
-            check_catalog(given["catalog"])
-        settings = ConnectionSettings(conn_id=conn_id, **given)
-        check_committer(settings.committer)
-        return settings
+        for key, check in (("catalog", check_catalog), ("committer", check_committer)):
+            if key in given:
+                _check(key, check, given[key], conn_id)
+        return ConnectionSettings(conn_id=conn_id, **given)
 
     @property
     def policies(self) -> dict[str, Any]:
@@ -148,7 +149,13 @@ class ConnectionSettings:
 
         :raises InvalidInputError: a relative name without a table root, or no name at all.
         """
-        return table_url(table, self.table_root, f"the connection {self.conn_id!r}")
+        return table_url(table, self.table_root, self.named)
+
+    @property
+    def named(self) -> str:
+        """The connection, as messages about what it lacks name it."""
+        missing = "" if self.exists else ", which does not exist,"
+        return f"the connection {self.conn_id!r}{missing}"
 
 
 def config_number(option: str) -> float:
@@ -170,6 +177,15 @@ def config_number(option: str) -> float:
             remedy="Mend it in airflow.cfg or in the environment.",
         )
     return number
+
+
+def _check(key: str, check: Callable[[Any], object], value: Any, conn_id: str) -> None:
+    try:
+        check(value)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"In the connection {conn_id!r}: {error.message}", remedy=error.remedy
+        ) from error
 
 
 def _check_places(given: Mapping[str, Any], conn_id: str) -> None:

@@ -55,7 +55,7 @@ class ZeroRenameHook(BaseHook):
         """
         connection = _find(self.zero_rename_conn_id, DEFAULT_CONN_ID)
         if connection is None:
-            return ConnectionSettings(conn_id=self.zero_rename_conn_id)
+            return ConnectionSettings(conn_id=self.zero_rename_conn_id, exists=False)
         return ConnectionSettings.from_connection(connection)
 
     @cached_property
@@ -177,8 +177,7 @@ class ZeroRenameHook(BaseHook):
 
         :raises InvalidInputError: it has none.
         """
-        conn_id = self.settings.conn_id
-        return urls_below(self.settings.table_root, self.get_conn(), f"the connection {conn_id!r}")
+        return urls_below(self.settings.table_root, self.get_conn(), self.settings.named)
 
     def destinations(self) -> list[Destination]:
         """All that maintenance looks after below the connection's table root: tables, destinations
@@ -186,8 +185,7 @@ class ZeroRenameHook(BaseHook):
 
         :raises InvalidInputError: it has none.
         """
-        conn_id = self.settings.conn_id
-        return all_below(self.settings.table_root, self.get_conn(), f"the connection {conn_id!r}")
+        return all_below(self.settings.table_root, self.get_conn(), self.settings.named)
 
     @property
     def purge_age(self) -> float:

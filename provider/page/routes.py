@@ -32,7 +32,6 @@ from ...committer.errors import (
 from ...committer.store.s3_urls import SCHEME
 from ...committer.table import Table
 from ...orchestration.delta_query import delta_table_at
-from ...orchestration.table_names import table_url
 from ..hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..table_watch import SharedTables
 from . import pages
@@ -274,7 +273,7 @@ def table_of(conn_id: str, name: str) -> Table:
         the table root: who may see a connection's tables may not see all that its keys can read.
     """
     settings = _shared.hook(conn_id).settings
-    url = table_url(name, settings.table_root, f"the connection {conn_id!r}").rstrip("/")
+    url = settings.table_url(name).rstrip("/")
     root = settings.table_root
     if root and not f"{_plain(url)}/".startswith(f"{_plain(root)}/"):
         raise InvalidInputError(

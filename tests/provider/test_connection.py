@@ -46,6 +46,7 @@ def test_all_fields_of_the_form_are_read() -> None:
     read = ConnectionSettings.from_connection(connection(extra))
     assert vars(read) == extra | {
         "conn_id": "zr",
+        "exists": True,
         "purge_older_than_hours": 48.0,
         "max_recompute": 1800.0,
         "s3a_options": {"storage_class": "glacier_ir"},
@@ -86,11 +87,11 @@ def test_login_and_password_are_refused(field: str) -> None:
         ({"readers": "heads"}, "unknown field 'readers'"),
         ({"on_conflict": "ignore"}, "on_conflict='ignore'"),
         ({"success_markers": "everywhere"}, "success_markers='everywhere'"),
-        ({"committer": "magicv2"}, "no committer 'magicv2'"),
+        ({"committer": "magicv2"}, "In the connection 'zr': There is no committer 'magicv2'"),
         ({"s3a_options": "[1]"}, "Give a JSON object"),
         ({"s3a_options": "{"}, "Give a JSON object"),
         ({"s3a_options": {"encryption_key": "c2VjcmV0"}}, "holds a credential"),
-        ({"catalog": "hive://lake/t"}, "glue://database"),
+        ({"catalog": "hive://lake/t"}, "In the connection 'zr': catalog='hive.*glue://database"),
         ({"purge_older_than_hours": "soon"}, "purge_older_than_hours='soon'"),
         ({"max_recompute": "soon"}, "max_recompute='soon'"),
         ({"purge_older_than_hours": -1}, "purge_older_than_hours=-1"),

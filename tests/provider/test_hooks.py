@@ -33,6 +33,12 @@ def test_the_default_connections_need_not_exist(s3_env: S3Server) -> None:
     }
 
 
+def test_a_table_by_name_without_the_default_connection_says_that_it_is_missing() -> None:
+    missing = "the connection 'zero_rename_default', which does not exist, gives no table root"
+    with pytest.raises(InvalidInputError, match=missing):
+        ZeroRenameHook().table_url("flights")
+
+
 def test_named_connections_have_to_exist(connect: Connect) -> None:
     with pytest.raises(InvalidInputError, match="no Airflow connection 'lake'"):
         ZeroRenameHook("lake").table_url("s3://b/t")
