@@ -179,6 +179,7 @@ class StoreRefusedError(RefusedError):
 
     :param lacks_right: the credentials are known and may not do this.
     :param no_bucket: there is no such bucket.
+    :param no_keys: there are no credentials, or the store does not know them.
     """
 
     def __init__(
@@ -187,11 +188,13 @@ class StoreRefusedError(RefusedError):
         *,
         lacks_right: bool = False,
         no_bucket: bool = False,
+        no_keys: bool = False,
         **context: str | None,
     ) -> None:
         super().__init__(message, **context)
         self.lacks_right = lacks_right
         self.no_bucket = no_bucket
+        self.no_keys = no_keys
 
 
 class StoreFullError(StoreRefusedError):

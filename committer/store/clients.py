@@ -20,7 +20,7 @@ import botocore.session
 from botocore import UNSIGNED
 from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
 from botocore.loaders import Loader, create_loader
 from botocore.utils import parse_timestamp
 
@@ -303,9 +303,19 @@ def making_clients() -> Iterator[None]:
         raise  # Ours already, and some are ValueErrors.
     except (BotoCoreError, ClientError, ValueError) as error:
         raise StoreRefusedError(
-            f"No S3 client can be made from the environment ({describe(error)}); nothing was sent.",
+            f"No S3 client can be made from the environment ({_why(error)}); nothing was sent.",
             remedy="See AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL and ~/.aws/config.",
         ) from error
+
+
+def _why(error: Exception) -> str:
+    """Say why there is no client, without what may hold a secret: an endpoint may have a user."""
+    why = describe(error)
+    if isinstance(error, ProfileNotFound):
+        why += f": there is no profile {error.kwargs['profile']!r}"
+    elif str(error).startswith("Invalid endpoint"):
+        why += ": the endpoint does not begin with http:// or https://, or is no URL"
+    return why
 
 
 def check_keys(client: Any) -> None:

@@ -186,12 +186,14 @@ def refusal_of(error: Exception, endpoint: str, bucket: str, request: Any) -> Ex
             said,
             lacks_right=known is _REFUSALS["AccessDenied"],
             no_bucket=code == "NoSuchBucket",
+            no_keys=remedy is _CREDENTIALS,
             remedy=remedy,
             **context,
         )
     if isinstance(error, _NO_CREDENTIALS):
         return StoreRefusedError(
             f"No usable credentials for {asked} ({type(error).__name__}). Nothing was sent.",
+            no_keys=True,
             remedy=_CREDENTIALS,
             **context,
         )

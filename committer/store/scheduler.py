@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from ..errors import StoreRefusedError, StoreUnreachableError
 from .requests import All, Step, Work
 
 T = TypeVar("T")
@@ -122,13 +123,23 @@ class Scheduler(Generic[T]):
 
 def _first_of(errors: dict[int, Exception]) -> Exception | None:
     """The error of the first member that failed, in the order given; others as its notes, once
-    each: where a bucket is not there, many requests are told the same."""
+    each."""
     if not errors:
         return None
     first, *others = (errors[place] for place in sorted(errors))
-    told = {str(first)}
+    told = {_gist(first)}
     for other in others:
-        if str(other) not in told:
-            told.add(str(other))
+        if _gist(other) not in told:
+            told.add(_gist(other))
             first.add_note(f"At the same time: {type(other).__name__}: {other}")
     return first
+
+
+def _gist(error: Exception) -> str:
+    """What an error tells besides the request that met it: where the store does not answer, the
+    bucket is not there or the keys are wrong, all requests are told the same."""
+    if isinstance(error, StoreUnreachableError) or (
+        isinstance(error, StoreRefusedError) and (error.no_bucket or error.no_keys)
+    ):
+        return f"{type(error).__name__}: {error.remedy}"
+    return str(error)

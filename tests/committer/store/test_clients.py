@@ -193,12 +193,15 @@ def test_the_server_is_known_by_its_last_answer(at: Any) -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ProfileNotFound(profile="none"), "ProfileNotFound"),
+        (ProfileNotFound(profile="none"), "ProfileNotFound: there is no profile 'none'"),
         (
             ClientError({"Error": {"Code": "AccessDenied", "Message": "SECRET"}}, "AssumeRole"),
             "Acc",
         ),
-        (ValueError("Invalid endpoint: SECRET"), "ValueError"),
+        (
+            ValueError("Invalid endpoint: SECRET"),
+            "endpoint does not begin with http:// or https://",
+        ),
     ],
 )
 def test_errors_of_making_clients_are_refusals_without_secrets(

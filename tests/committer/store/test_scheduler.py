@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.memory_store import MemoryDriver
+from zero_rename.committer.errors import StoreRefusedError, StoreUnreachableError
 from zero_rename.committer.store.requests import Absent, All, Clock, Get, Head, Put, Step, Work
 from zero_rename.committer.store.scheduler import Scheduler
 
@@ -120,6 +121,26 @@ def test_others_run_to_their_end_when_one_fails_and_the_first_in_order_is_raised
     assert ended == ["long"]
     assert raised.value is late
     assert raised.value.__notes__ == ["At the same time: ValueError: early"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "notes"),
+    [
+        (StoreUnreachableError, {}, 0),
+        (StoreRefusedError, {"no_keys": True}, 0),
+        (StoreRefusedError, {"no_bucket": True}, 0),
+        (StoreRefusedError, {"lacks_right": True}, 1),
+    ],
+)
+def test_what_is_wrong_with_the_whole_store_is_told_once(
+    kind: Any, what: dict[str, bool], notes: int
+) -> None:
+    first = kind("Get", remedy="See the endpoint.", **what)
+    other = kind("Put", remedy="See the endpoint.", **what)
+    with pytest.raises(kind) as raised:
+        run(All((fail(first), fail(other))))
+    assert raised.value is first
+    assert len(getattr(first, "__notes__", ())) == notes
 
 
 def test_an_error_can_be_caught_where_the_step_waits() -> None:
