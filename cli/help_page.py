@@ -1,4 +1,4 @@
-"""How ``--help`` lists the commands: under headings, each in one paragraph."""
+"""Page of ``--help``: the commands under headings, each in one paragraph."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ docs/commands.md by command.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from .. import __version__
 from ..committer import (
     AdoptAction,
     OpenJob,
@@ -66,7 +66,8 @@ from .tables import open_table, refuse_option, table_of_directories
 def _say_version(asked: bool) -> None:
     """:raises typer.Exit: it was asked for."""
     if asked:
-        typer.echo(f"zero-rename {__version__}")
+        version = sys.modules[__name__.partition(".")[0]].__version__
+        typer.echo(f"zero-rename {version}")
         raise typer.Exit
 
 
