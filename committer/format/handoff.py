@@ -22,7 +22,7 @@ import base64
 import binascii
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -223,6 +223,7 @@ class Handoff:
         """
         packed = _unpacked(environ.get(HANDOFF, ""))
         names = {name: Handoff.variable(name) for name in _VARIABLES}
+        _refuse_unknown(packed.keys() - names.values())
         texts = {name: environ.get(said) or packed.get(said) for name, said in names.items()}
         return Handoff(**{n: _decoded(_VARIABLES[n], text) for n, text in texts.items() if text})
 
@@ -283,6 +284,20 @@ def _unpacked(text: str) -> dict[str, str]:
         f"The environment variable {HANDOFF} (or the setting {HANDOFF_SETTING}) is not what a "
         f"submitter of this package writes: {text[:40]!r}; nothing was read or written.",
         remedy="Leave it out: the operators set it.",
+    )
+
+
+def _refuse_unknown(names: Collection[str]) -> None:
+    """Refuse what a newer submitter says: an application that did not read it would not keep to it,
+    as to hold its rows back until they are published."""
+    if not names:
+        return
+    raise InvalidInputError(
+        f"The environment variable {HANDOFF} (or the setting {HANDOFF_SETTING}) says "
+        f"{', '.join(sorted(names))[:200]}, which this version of the package does not know: the "
+        "one that submits is newer. Nothing was read or written.",
+        remedy="Install the submitter's version where the application runs, or give the operator "
+        "ship_package=True, which sends it.",
     )
 
 

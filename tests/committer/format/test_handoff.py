@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import subprocess
 import sys
+import zlib
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -132,6 +134,14 @@ def test_it_comes_back_as_one_word(handoff: Handoff) -> None:
 @pytest.mark.parametrize("word", ["no handoff", "AAAA", "é", "eJwrBgAAdAB0"])
 def test_a_word_that_is_none(word: str) -> None:
     with pytest.raises(InvalidInputError, match=f"{HANDOFF} .* is not what a submitter"):
+        Handoff.decode({HANDOFF: word})
+
+
+def test_word_of_a_newer_submitter_is_refused_where_it_says_what_is_not_known_here() -> None:
+    """As a policy, to which the application would not keep."""
+    said = {Handoff.variable("mode"): "append", "ZERO_RENAME_NEWER_POLICY": "true"}
+    word = base64.urlsafe_b64encode(zlib.compress(json.dumps(said).encode())).decode()
+    with pytest.raises(InvalidInputError, match="says ZERO_RENAME_NEWER_POLICY, which"):
         Handoff.decode({HANDOFF: word})
 
 
