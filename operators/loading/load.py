@@ -345,9 +345,13 @@ class LoadOperator(TaskArguments, BaseOperator):
 
     def on_kill(self) -> None:
         """End the application, and abort its job, or finish it if it had decided to commit."""
-        super().on_kill()
-        if self._submitted is not None:
-            settle_killed(*self._submitted)
+        try:
+            super().on_kill()
+        finally:
+            # Also where the application could not be ended, as without the command ``yarn``: it
+            # goes on, and is not to commit for a task that was killed.
+            if self._submitted is not None:
+                settle_killed(*self._submitted)
 
     @abstractmethod
     def _submit(self, context: Context, load: TableLoad) -> None:

@@ -7,9 +7,11 @@ import logging
 import re
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -217,9 +219,11 @@ class TestTries:
         report = run(operator(tables, retries=2), try_number=2)
         assert (report["repeated"], report["rows"]) == (True, 1)
 
+    @pytest.mark.parametrize("ends", [True, False])
     def test_a_kill_aborts_the_try_s_job(
-        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch, ends: bool
     ) -> None:
+        """Also where the application could not be ended, as without the command ``yarn``."""
         mine: dict[str, Any] = {
             "dag_id": "flights",
             "run_id": "scheduled__2013-02-02",
@@ -230,13 +234,15 @@ class TestTries:
 
         def submit(*_: Any, **__: Any) -> None:
             task._hook = task._get_hook()
-            monkeypatch.setattr(task._hook, "on_kill", lambda: None)
+            cannot = None if ends else FileNotFoundError("yarn")
+            monkeypatch.setattr(task._hook, "on_kill", Mock(side_effect=cannot))
             # Silent for long: moto is for one writer at a time.
             another = Owner(**{**mine, "task_id": "other"})
             other = tables.undecided(2, owner=another, max_duration=-1.0)
             owner = Owner(**mine, map_index=-1, try_number=1)
             left.extend((tables.undecided(1, idempotency_key=ONCE, owner=owner), other))
-            task.on_kill()
+            with suppress(FileNotFoundError):
+                task.on_kill()
             raise AirflowException("killed")
 
         monkeypatch.setattr(SparkSubmitOperator, "execute", submit)
