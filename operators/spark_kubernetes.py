@@ -147,7 +147,8 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         metadata = application["metadata"] = dict(application.get("metadata") or {})
         metadata["labels"] = {**(metadata.get("labels") or {}), _LABEL: mark.load}
         name = self.name or metadata.get("name") or self.task_id
-        self.name = mark.after(re.sub(r"[^a-z0-9-]+", "-", name.lower()), _LONGEST_NAME, "-")
+        name = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-") or "load"
+        self.name = mark.after(name, _LONGEST_NAME, "-")
         self.random_name_suffix = False
         self.application_file, self.template_spec = None, body
 

@@ -86,6 +86,15 @@ class TestTheApplicationObject:
         assert theirs == files
         assert package.endswith("zero_rename.zip")
 
+    @pytest.mark.parametrize(
+        ("given", "begins"), [("_Flights ", "flights-zr-"), ("__", "load-zr-")]
+    )
+    def test_name_of_an_object_begins_as_kubernetes_takes_it(
+        self, service: Kubernetes, given: str, begins: str
+    ) -> None:
+        run(service, name=given)
+        assert service.requests[0]["metadata"]["name"].startswith(begins)
+
     def test_endpoint_that_the_object_names_itself_is_kept(self, service: Kubernetes) -> None:
         body = operator(service).template_spec
         body["spec"]["executor"]["env"] = [{"name": "AWS_ENDPOINT_URL_S3", "value": "http://own:1"}]
