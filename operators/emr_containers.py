@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from airflow.providers.amazon.aws.operators.emr import EmrContainerOperator
 from airflow.providers.amazon.aws.triggers.emr import EmrContainerTrigger
@@ -34,6 +34,13 @@ class ZeroRenameEmrContainerOperator(DriverLoadOperator, EmrContainerOperator):
     unfinished = ("PENDING", "SUBMITTED", "RUNNING", "CANCEL_PENDING")
     pause = None
 
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        # EmrContainerOperator would wait without an end.
+        self.max_polling_attempts = self.max_polling_attempts or LONGEST_WAIT // max(
+            1, self.poll_interval
+        )
+
     def _hand_over(
         self, mark: JobMark, handed: str, package: str | None, settings: Mapping[str, str]
     ) -> None:
@@ -53,8 +60,7 @@ class ZeroRenameEmrContainerOperator(DriverLoadOperator, EmrContainerOperator):
             virtual_cluster_id=self.virtual_cluster_id,
             job_id=job_id,
             waiter_delay=self.poll_interval,
-            waiter_max_attempts=self.max_polling_attempts
-            or LONGEST_WAIT // max(1, self.poll_interval),
+            waiter_max_attempts=self.max_polling_attempts,
             **self._client(),
             cancel_on_kill=self.cancel_on_kill,
         )

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.amazon.aws.operators.emr import EmrServerlessStartJobOperator
-from airflow.providers.amazon.aws.triggers.emr import EmrServerlessStartJobTrigger
+from airflow.providers.common.compat.sdk import AirflowException
 
 from ..committer.upkeep.access_policy import Service
 from ..orchestration.runs.arguments import Parser, read_mapping, read_text
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.seen_jobs import refuse_serverless_repeats
+from ..provider.cancelling_triggers import CancellingServerlessTrigger, cancel_serverless
 from ..s3a.services import ServiceJob, classified
 from .loading.aws_load import DriverLoadOperator
 
@@ -37,12 +38,19 @@ class ZeroRenameEmrServerlessOperator(DriverLoadOperator, EmrServerlessStartJobO
     service = Service.EMR_SERVERLESS
     member, variables = "sparkSubmit", "spark.emr-serverless.driverEnv"
     unfinished = ("SUBMITTED", "PENDING", "SCHEDULED", "RUNNING", "QUEUED", "CANCELLING")
+    cancels_late = True
 
     def execute(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
         """As any load's.
 
-        :param event: of a deferred start of the service's application; the start is looked at anew.
+        :param event: of a deferred start of the service's application.
+        :raises AirflowException: that has failed. It would be deferred anew, without an end.
         """
+        if event is not None and event.get("status") != "success":
+            raise AirflowException(
+                f"The application {self.application_id} did not start, and nothing was submitted: "
+                f"{event.get('message') or event}"
+            )
         return super().execute(context)
 
     def _hand_over(
@@ -67,8 +75,14 @@ class ZeroRenameEmrServerlessOperator(DriverLoadOperator, EmrServerlessStartJobO
         except self.hook.conn.exceptions.ResourceNotFoundException:
             return  # The start says what is missing.
 
-    def _trigger(self, job_id: str) -> EmrServerlessStartJobTrigger:
-        return EmrServerlessStartJobTrigger(
+    def defer(self, *, trigger: Any, method_name: str, **more: Any) -> Any:
+        """As any load's, by a trigger that cancels the job with the task."""
+        if method_name == self.completed_by:
+            trigger = self._trigger(trigger.job_id)
+        super().defer(trigger=trigger, method_name=method_name, **more)
+
+    def _trigger(self, job_id: str) -> CancellingServerlessTrigger:
+        return CancellingServerlessTrigger(
             application_id=self.application_id,
             job_id=job_id,
             **self._waiting(),
@@ -76,4 +90,4 @@ class ZeroRenameEmrServerlessOperator(DriverLoadOperator, EmrServerlessStartJobO
         )
 
     def _cancel(self, job_id: str) -> None:
-        self.hook.conn.cancel_job_run(applicationId=self.application_id, jobRunId=job_id)
+        cancel_serverless(self.hook.conn, self.application_id, job_id)

@@ -133,7 +133,7 @@ def explained(
     except Exception as error:
         told = told_failure(table, run)
         if told is None:
-            if type(error) is not AirflowException:
+            if not _is_of_application(error):
                 raise
             said, stands = last_words(), committed_before(table, run)
             if said is None and not stands:
@@ -145,6 +145,17 @@ def explained(
         if not isinstance(raised, AirflowSkipException):
             _log.error("%s", raised)
         raise raised from error
+
+
+def _is_of_application(error: Exception) -> bool:
+    """Tell whether an error says that what was submitted has failed: those of Airflow's providers
+    do, that of Spark by a RuntimeError where it asks a cluster's API."""
+    # On use: DAG files are parsed by processes that submit nothing.
+    from ..orchestration.runs.outcomes import UnendedJobError
+
+    if isinstance(error, AirflowFailException | AirflowSkipException | UnendedJobError):
+        return False
+    return isinstance(error, AirflowException | RuntimeError)
 
 
 def refuse_retry(table: LoadedTable, run: TaskRun, waits: bool) -> None:

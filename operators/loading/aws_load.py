@@ -151,6 +151,12 @@ class DriverLoadOperator(AwsLoadOperator):
     job_driver: Any
     configuration_overrides: Any
 
+    def defer(self, *, trigger: Any, method_name: str, **more: Any) -> Any:
+        """As any load's. How long a job is waited for, says the trigger, which tells it."""
+        if method_name == self.completed_by:
+            more.pop("timeout", None)
+        super().defer(trigger=trigger, method_name=method_name, **more)
+
     def _check_arguments(self, parsing: bool = False) -> None:
         super()._check_arguments(parsing)
         if isinstance(self.job_driver, dict):

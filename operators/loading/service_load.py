@@ -12,18 +12,19 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from ...committer.errors import InvalidInputError, OutcomeUnknownError
 from ...committer.format.layout import PACKAGES
 from ...committer.store.s3_urls import SCHEME
 from ...orchestration.runs.arguments import Parser, read_flag, read_text
 from ...orchestration.runs.heartbeat import heartbeats
-from ...orchestration.runs.outcomes import log_what_is_left, settle_killed
+from ...orchestration.runs.outcomes import UnendedJobError, log_what_is_left, settle_killed
 from ...orchestration.submit.credentials import looks_like_credential
 from ...orchestration.submit.job_mark import JobMark, MarkedJob
 from ...orchestration.submit.package_file import build_zip, put_once
 from ...orchestration.submit.service_words import refuse_in_request
+from ...provider.compat import trigger_timeout
 from ...provider.failures import ended_for_good, explained, final_where_refused
 from ...s3a.hadoop.settings import NATIVE, Committer, check_options
 from ...s3a.services import RULES, ServiceJob, check_word
@@ -47,6 +48,12 @@ if TYPE_CHECKING:
     from ...orchestration.s3a.load import DeferredLoad, S3ALoad
 
 _PLACE = re.compile(rf"{SCHEME}([^/:\s]+)(?:/(\S*))?")
+#: What the amazon provider says where it has looked at a job as often as it was to.
+_LOOKED_ENOUGH = "max attempts"
+
+
+class _UnendedError(AirflowException, UnendedJobError):
+    """As the error of a task."""
 
 
 class ServiceLoadOperator(LoadOperator):
@@ -91,6 +98,8 @@ class ServiceLoadOperator(LoadOperator):
     #: The method by which the operator that submits goes on after a deferral, and the argument by
     #: which it would not wait for its job.
     completed_by, waits_by = "execute_complete", "wait_for_completion"
+    #: Whether a job that has not ended after all looks at it is cancelled; else it goes on.
+    cancels_late = False
     #: Writes the package in the service's form to a folder.
     build_package: Callable[[Path], Path] = staticmethod(build_zip)
 
@@ -136,13 +145,14 @@ class ServiceLoadOperator(LoadOperator):
         """
         load = self._table_load(context)
         self._resume = {"earlier": earlier, "following": following, "s3a": s3a}
+        self._mark = own = _mark_of(load)
         if s3a is not None:
             encrypt_records(load, self.s3a_options)
             report = self._s3a_completed(load, s3a, lambda: self._check_event(context, event))
             return self._published(context, load, report)
         mark = JobMark.find(following or "")
         if mark is None:
-            with self._watched(load.table, load.run):
+            with self._watched(load.table, load.run), self._ending(own):
                 self._check_event(context, event)
             return self._published(context, load, self._outcome(replace(load, earlier=earlier)))
         report = self._followed(load, mark, lambda: self._check_event(context, event))
@@ -156,7 +166,10 @@ class ServiceLoadOperator(LoadOperator):
         kwargs: dict[str, Any] | None = None,
         timeout: Any = None,
     ) -> Any:
-        """As any operator's, but that the method learns what the job is."""
+        """As any operator's, but that the method learns what the job is, and that the task's
+        ``execution_timeout`` limits the wait: Airflow 3 does not look at it meanwhile."""
+        if timeout is None:
+            timeout = self.execution_timeout
         if method_name == self.completed_by:
             if self._s3a_load is not None:
                 self._s3a_load.note_deferred()
@@ -165,6 +178,31 @@ class ServiceLoadOperator(LoadOperator):
             # As for the start of what runs jobs: the task begins anew, with a try of its own.
             self._s3a_load.withdraw()
         super().defer(trigger=trigger, method_name=method_name, kwargs=kwargs, timeout=timeout)
+
+    def resume_execution(
+        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
+    ) -> Any:
+        """As any operator's, but that the job is cancelled whose task was deferred for longer than
+        its ``execution_timeout``, as that of a task that was not deferred.
+
+        :raises AirflowException: it was.
+        """
+        if trigger_timeout(next_method, next_kwargs) is None:
+            return super().resume_execution(next_method, next_kwargs, context)
+        load = self._table_load(context)
+        self._mark = _mark_of(load)
+        if load.committer == NATIVE:
+            self._submitted = load.table, load.run
+        with explained(load.table, load.run):
+            became = "was cancelled"
+            try:
+                self.on_kill()
+            except Exception as error:
+                became = f"could not be cancelled ({error}): the next try waits for it"
+            raise AirflowException(
+                "The task was deferred for longer than its execution_timeout, "
+                f"{self.execution_timeout}. A job that it had submitted {became}."
+            )
 
     def on_kill(self) -> None:
         """Cancel the job, and abort what it writes, or finish it if it had decided to commit."""
@@ -245,14 +283,11 @@ class ServiceLoadOperator(LoadOperator):
             refuse_in_request(getattr(self, name, None), name, secrets)
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
-        run = load.run
         if load.committer != NATIVE:
             with final_where_refused():
                 check_word(self.service, load.committer)
                 encrypt_records(load, self.s3a_options)
-        self._mark = JobMark.of(
-            load.table.root.url, run.idempotency_key, run.series, run.try_number
-        )
+        self._mark = _mark_of(load)
         for job in self._unfinished(self._mark):
             self._resume = {"following": str(job.mark)}
             self.log.info(
@@ -284,7 +319,7 @@ class ServiceLoadOperator(LoadOperator):
         self._log_opening(load, f"{s3a_load.uuid} of {run.idempotency_key}, try {run.try_number}")
         with ended_for_good(), final_where_refused():
             in_force = committer_settings(settings)
-            with s3a_load.submitted(in_force), explained(table, run):
+            with s3a_load.submitted(in_force), explained(table, run), self._ending(self._mark):
                 self._resume = {"s3a": asdict(s3a_load.defer())}
                 self._execute_parent(context)
             return s3a_load.report()
@@ -318,7 +353,7 @@ class ServiceLoadOperator(LoadOperator):
         with ended_for_good(), final_where_refused():
             submitted = DeferredLoad(deferred["uuid"], tuple(deferred["ended_before"]))
             s3a_load = S3ALoad.resumed(table, run, policy_of(load), submitted)
-            with s3a_load.waited_for(), explained(table, run):
+            with s3a_load.waited_for(), explained(table, run), self._ending(self._mark):
                 check()
             return s3a_load.report()
 
@@ -326,7 +361,7 @@ class ServiceLoadOperator(LoadOperator):
         with final_where_refused():
             self._prepare(load, {})
         self._resume = {"earlier": load.earlier}
-        with self._watched(load.table, load.run):
+        with self._watched(load.table, load.run), self._ending(self._mark):
             self._execute_parent(context)
 
     def _execute_parent(self, context: Context) -> Any:
@@ -413,20 +448,22 @@ class ServiceLoadOperator(LoadOperator):
         not for this try to report, as the task was cleared since, or where one of Hadoop's
         committers wrote, whose tries are settled next.
 
-        :raises AirflowException: it failed, so this try does.
+        :raises AirflowException: it failed, so this try does; or it has not ended.
         """
         from ...orchestration.s3a.load import open_try
 
         table, run = load.table, replace(load.run, try_number=mark.number)
-        mine = JobMark.of(table.root.url, run.idempotency_key, run.series, run.try_number) == mark
+        mine = _mark_of(replace(load, run=run)) == mark
         of_s3a = None if load.is_delta else open_try(load.directories, run.idempotency_key, mark)
         try:
             if of_s3a is not None:
-                self._wait_by_s3a(load, run, of_s3a, wait)
+                self._wait_by_s3a(replace(load, run=run), mark, of_s3a, wait)
             else:
                 self._submitted = table, run
-                with self._watched(table, run):
+                with self._watched(table, run), self._ending(mark):
                     wait()
+        except _UnendedError:
+            raise
         except AirflowException as error:
             if mine:
                 raise
@@ -438,18 +475,56 @@ class ServiceLoadOperator(LoadOperator):
         return self._outcome(replace(load, earlier=earlier))
 
     def _wait_by_s3a(
-        self, load: TableLoad, run: TaskRun, submitted: DeferredLoad, wait: Callable[[], None]
+        self, load: TableLoad, mark: JobMark, submitted: DeferredLoad, wait: Callable[[], None]
     ) -> None:
         """Wait for the job of an earlier try with one of Hadoop's committers, in the name of that
-        try. What it committed is reported when the tries are settled."""
+        try. What it committed is reported when the tries are settled.
+
+        :param load: of that try.
+        """
         from ...orchestration.s3a.load import S3ALoad
 
         self._s3a_load = s3a_load = S3ALoad.resumed(
-            load.directories, run, policy_of(load), submitted
+            load.directories, load.run, policy_of(load), submitted
         )
-        with s3a_load.waited_for(), explained(load.table, run):
+        with s3a_load.waited_for(), explained(load.table, load.run), self._ending(mark):
             wait()
         s3a_load.end()
+
+    @contextmanager
+    def _ending(self, mark: JobMark | None) -> Iterator[None]:
+        """Let a wait for a job say that the job has not ended, where it has not: not where it
+        was not looked at, either.
+
+        :param mark: the job's.
+        """
+        try:
+            yield
+        except AirflowFailException:
+            raise
+        except Exception as error:
+            try:
+                found = () if mark is None else self._unfinished(mark)
+                living = [job.id for job in found if job.mark == mark]
+                became = self._left(living, error)
+            except Exception as unknown:
+                said = f"{error} Whether the job has ended could not be asked: {unknown}"
+                raise _UnendedError(said) from error
+            if not living:
+                raise
+            said = f"The job {living[0]} has not ended, and {became}. {error}"
+            raise _UnendedError(said) from error
+
+    def _left(self, living: Sequence[str], error: Exception) -> str:
+        """Do with jobs that have not ended what their service's rule is; say it.
+
+        :param error: by which the wait for them ended.
+        """
+        if not (self.cancels_late and _LOOKED_ENOUGH in str(error)):
+            return "goes on: the next try waits for it"
+        for job in living:
+            self._cancel(job)
+        return "was cancelled"
 
     @contextmanager
     def _watched(self, table: LoadedTable, run: TaskRun) -> Iterator[None]:
@@ -461,3 +536,9 @@ class ServiceLoadOperator(LoadOperator):
         except Exception:
             log_what_is_left(table, run)
             raise
+
+
+def _mark_of(load: TableLoad) -> JobMark:
+    """Return the mark of the job that a try submits."""
+    run = load.run
+    return JobMark.of(load.table.root.url, run.idempotency_key, run.series, run.try_number)

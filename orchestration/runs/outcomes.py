@@ -38,6 +38,10 @@ _NOT_SETTLED = (
 )
 
 
+class UnendedJobError(Exception):
+    """The wait for a service's job has ended, and the job has not."""
+
+
 def settled(table: LoadedTable, job: str) -> Committed:
     """A decided job, applied to its end if its application did not live to do so.
 

@@ -49,6 +49,7 @@ from ...s3a.runs.try_record import (
     run_uuid,
 )
 from ...s3a.verification.verify import CommittedWrite, Contents, verified
+from ..runs.outcomes import UnendedJobError
 from ..runs.reports import of_partitions, one_line, summary, totals
 from ..submit.job_mark import JobMark
 from .configuration import LoadRequest
@@ -266,10 +267,15 @@ class S3ALoad:
         """Send the try's heartbeats in the block, in which its application is waited for.
 
         A task that is deferred in it leaves the try open: its application goes on.
+
+        :raises UnendedJobError: as raised in the block. The try is left open likewise.
         """
         try:
             with repeating(self._send_heartbeat, OPERATOR_INTERVAL):
                 yield
+        except UnendedJobError:
+            self.note_deferred()
+            raise
         except Exception:
             self.end()
             raise

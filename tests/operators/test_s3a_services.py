@@ -588,6 +588,25 @@ class TestDeferred:
             self.resumed(service, 1, deferred, good=False)
         assert states(tables) == [try_record.FAILED]
 
+    def test_job_that_goes_on_after_a_wait_that_failed_leaves_its_try_open(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Recovery would take what it has uploaded for a dead one's."""
+        service.goes_on = True
+        deferred = self.deferred(service, 1)
+        task = type(operator(service))
+
+        def fails(*_: object) -> None:
+            raise AirflowException("the trigger had no right to look")
+
+        monkeypatch.setattr(task, "_check_event", fails)
+        with pytest.raises(AirflowException, match=r"has not ended, and goes on: the next try"):
+            self.resumed(service, 1, deferred)
+        assert states(tables) == [try_record.SUBMITTED]
+        table = tables.table()
+        (known,) = table.driver.run(ledger.open_tries(table.root)).known
+        assert rivals.is_at_work(replace(known, silent_for=4 * 3600.0))
+
     def test_a_try_whose_record_is_gone_is_not_known(
         self, service: Service, tables: Tables
     ) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import zipfile
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 from pkgutil import resolve_name
 from typing import Any
@@ -17,6 +18,7 @@ import boto3
 import botocore.session
 import pytest
 from airflow.providers.amazon.aws.operators.glue import JOB_RUN_TERMINAL_STATES
+from airflow.providers.common.compat.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from botocore.stub import Stubber
 
@@ -505,6 +507,92 @@ class TestDeferred:
         with pytest.raises(AirflowException, match="ran out of memory"):
             self.resumed(service, 1, deferred, service.event(good=False))
 
+    @every_service
+    def test_execution_timeout_limits_the_wait_of_a_deferred_task(self, service: Service) -> None:
+        """Airflow 3 looks at it while the task is at work alone."""
+        service.goes_on = True
+        limit = timedelta(hours=3)
+        waits = self.deferred(service, 1, {"execution_timeout": limit}).timeout
+        assert waits is not None
+        assert limit <= waits < limit + timedelta(minutes=5)
+        # One that is not limited is waited for as often as its trigger looks.
+        assert self.deferred(service, 2).timeout is None
+
+    @each_deferral
+    def test_job_of_a_task_that_was_deferred_for_too_long_is_cancelled_and_what_it_writes_aborted(
+        self, service: Service, tables: Tables
+    ) -> None:
+        service.goes_on = True
+        self.deferred(service, 1)
+        names: Any = {"dag_id": "flights", "run_id": "scheduled__2013-02-02", "task_id": "load"}
+        owner = Owner(**names, map_index=-1, try_number=1)
+        left = tables.undecided(1, idempotency_key=ONCE, owner=owner)
+        task = operator(service, deferrable=True, execution_timeout=timedelta(hours=3))
+        ctx: Any = context(task)
+        task.render_template_fields(ctx)
+        with pytest.raises(AirflowException, match=r"3:00:00\. A job .* was cancelled"):
+            task.resume_execution("__fail__", {"error": "Trigger timeout"}, ctx)
+        assert service.jobs[0].state == "CANCELLED"
+        assert tables.table().job_state(left) == "aborted"
+
+    @one_service
+    def test_application_that_does_not_start_fails_the_task(self, service: Service) -> None:
+        """It was started once more, without an end."""
+        client = boto3.client("emr-serverless", region_name="us-east-1")
+        client.stop_application(applicationId=service.id)
+        service.calls.clear()
+        waits = self.deferred(service, 1)
+        event = {"status": "error", "message": "Application failed to start: STOPPED"}
+        with pytest.raises(AirflowException, match=r"did not start, .*: Application failed"):
+            self.resumed(service, 1, waits, event)
+        assert service.jobs == []
+
+    @pytest.mark.parametrize("following", [False, True])
+    @pytest.mark.parametrize("deferrable", [False, True])
+    @one_service
+    def test_job_that_has_not_ended_after_all_looks_is_cancelled(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch, deferrable: bool, following: bool
+    ) -> None:
+        service.goes_on = True
+        number = 1 + following
+        if following:
+            worker_dies(service, monkeypatch, lambda: run(service))
+        if deferrable:
+            waits = self.deferred(service, number)
+            event = {"status": "failure", "message": "Waiter error: max attempts reached"}
+            load = partial(self.resumed, service, number, waits, event)
+        else:
+            while_it_waits(monkeypatch, lambda: None)
+            load = partial(run, service, number, waiter_max_attempts=2)
+        with pytest.raises(AirflowException, match=r"max attempts reached"):
+            load()
+        assert [job.state for job in service.jobs] == ["CANCELLED"]
+
+    @pytest.mark.parametrize("service", ["Glue", "EmrSteps"], indirect=True)
+    def test_job_that_goes_on_after_a_wait_that_failed_is_not_said_to_have_ended(
+        self, service: Service
+    ) -> None:
+        service.goes_on = True
+        waits = self.deferred(service, 1)
+        with pytest.raises(AirflowException, match=r"has not ended, and goes on: the next try"):
+            self.resumed(service, 1, waits, {**service.event(), "status": "error", "message": "x"})
+        again = self.deferred(service, 2)
+        service.end()
+        assert self.resumed(service, 2, again)["repeated"] is True
+        assert len(service.jobs) == 1
+
+    @one_service
+    def test_job_from_before_a_clear_that_goes_on_after_a_wait_that_failed_is_waited_for_again(
+        self, service: Service
+    ) -> None:
+        service.goes_on = True
+        self.deferred(service, 1)
+        cleared: dict[str, Any] = {"clear_number": 1, "max_tries": 3}
+        waits = self.deferred(service, 2, **cleared)
+        with pytest.raises(AirflowException, match=r"has not ended, and goes on: the next try"):
+            self.resumed(service, 2, waits, service.event(good=False), **cleared)
+        assert len(service.jobs) == 1
+
     @one_service
     def test_a_cleared_task_waits_for_the_job_of_before_and_loads_again(
         self, service: Service
@@ -544,24 +632,42 @@ class TestDeferred:
         report = self.resumed(service, 1, deferred, clear_number=1)
         assert (report["repeated"], report["rows"]) == (False, 1)
 
-    @pytest.mark.parametrize("service", ["EmrSteps", "Glue"], indirect=True)
+    @pytest.mark.parametrize(
+        "service", ["EmrServerless", "EmrSteps", "EmrContainers", "Glue"], indirect=True
+    )
     def test_a_user_who_ends_the_task_ends_the_job(
         self, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As Airflow 3.3 does with the trigger that the triggerer has made of what was stored."""
+        """As Airflow 3.3 does with the trigger that the triggerer has made of what was stored. Its
+        loop is no place to ask for a connection, by Python 3.11: Airflow finds none there."""
         service.goes_on = True
         path, arguments = self.deferred(service, 1).trigger.serialize()
         trigger = resolve_name(path)
         sent: list[tuple[str, dict[str, Any]]] = []
         call = "botocore.client.BaseClient._make_api_call"
         monkeypatch.setattr(call, lambda _, name, given: sent.append((name, given)))
+        found = BaseHook.get_connection
+
+        def get_connection(conn_id: str) -> Any:
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                asyncio.get_running_loop()
+            return found(conn_id)
+
+        monkeypatch.setattr(BaseHook, "get_connection", staticmethod(get_connection))
         asyncio.run(trigger(**json.loads(json.dumps(arguments))).on_kill())
         ((name, given),) = sent
-        assert name in ("CancelSteps", "BatchStopJobRun")
-        assert (given.get("StepIds") or given["JobRunIds"]) == [_id_of(service.jobs[0])]
+        assert name in ("CancelJobRun", "CancelSteps", "BatchStopJobRun")
+        (job,) = given.get("StepIds") or given.get("JobRunIds") or [_job_run(given)]
+        assert job == _id_of(service.jobs[0])
 
-    def deferred(self, service: Service, try_number: int, **members: Any) -> TaskDeferred:
-        task = operator(service, deferrable=True)
+    def deferred(
+        self,
+        service: Service,
+        try_number: int,
+        arguments: dict[str, Any] | None = None,
+        **members: Any,
+    ) -> TaskDeferred:
+        task = operator(service, deferrable=True, **(arguments or {}))
         with pytest.raises(TaskDeferred) as caught:
             run_task(task, context(task, try_number, **members))
         return caught.value
@@ -575,7 +681,8 @@ class TestDeferred:
         **members: Any,
     ) -> dict[str, Any]:
         task = operator(service, deferrable=True)
-        kwargs = json.loads(json.dumps(deferred.kwargs)) | {"event": event or service.event()}
+        given = json.loads(json.dumps(deferred.kwargs or {}))
+        kwargs = given | {"event": event or service.event()}
         ctx: Any = context(task, try_number, **members)
         task.render_template_fields(ctx)
         return task.resume_execution(deferred.method_name, kwargs, ctx)
@@ -607,6 +714,10 @@ def _conflicts(tables: Tables, patch: pytest.MonkeyPatch, variables: dict[str, s
 
 def _id_of(job: Any) -> str:
     return getattr(job, "job_run_id", None) or job.id
+
+
+def _job_run(given: dict[str, Any]) -> str:
+    return given.get("jobRunId") or given["id"]
 
 
 def _waits_for(deferred: TaskDeferred) -> Any:

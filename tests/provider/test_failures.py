@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from support.airflow import Tables, task_context
+from support.airflow import SCHEMA, Tables, day_rows, task_context
 from zero_rename.committer import CommitConflictError, InvalidInputError, RefusedError
 from zero_rename.committer.commit.failures import failures_told
 from zero_rename.provider.failures import explained
@@ -32,6 +32,25 @@ def test_a_submission_that_failed(tables: Tables, error: Exception, final: bool,
         raise error
     assert isinstance(caught.value, AirflowFailException) is final
     assert str(caught.value).startswith(said)
+
+
+class _OfAProvider(AirflowException):
+    """As providers derive for the end of a job."""
+
+
+@pytest.mark.parametrize("kind", [AirflowException, _OfAProvider, RuntimeError])
+def test_failure_after_a_commit_says_that_the_rows_are_there(
+    tables: Tables, kind: type[Exception]
+) -> None:
+    run, table = task_run(task_context(SimpleNamespace(task_id="load", retries=2))), tables.table()
+    job = table.job(SCHEMA, idempotency_key=run.idempotency_key, owner=run.owner)
+    with job:
+        job.write(day_rows((1,), 2))
+    with (
+        pytest.raises(AirflowException, match=r"YARN application x ended. Before it failed it had"),
+        explained(table, run),
+    ):
+        raise kind("YARN application x ended.")
 
 
 @pytest.mark.parametrize(

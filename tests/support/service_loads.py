@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from datetime import UTC, datetime
 from typing import Any
 
 from support.airflow import run_task, task_context
@@ -32,6 +33,7 @@ def run(service: Service, try_number: int = 1, **arguments: Any) -> dict[str, An
 def context(task: Any, try_number: int = 1, **members: Any) -> dict[str, Any]:
     made = task_context(task, try_number=try_number, dag=None, **members)
     made["ti"].xcom_push = lambda **_: None
+    made["ti"].start_date = datetime.now(UTC)
     return made
 
 
