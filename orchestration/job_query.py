@@ -264,6 +264,10 @@ class JobQuery:
         if self.job is not None and table.is_fenced(self.job):
             said = f"Job {job} was aborted; it will never be committed."
             return QueryResult(FAILED, said, quiet=True)
+        if job is None and (key := self.idempotency_key) is not None:
+            version = table.version_of_key(key)
+            if version is not None:
+                return _cleaned(key, version)
         said = f"Nothing committed yet of {self.subject}."
         return QueryResult(WAITING, said, absent=True, quiet=True)
 
@@ -366,6 +370,16 @@ def check_least(**counts: int | None) -> None:
             raise InvalidInputError(
                 f"{name}={least} is no number of {what}.", remedy="Give at least 0."
             )
+
+
+def _cleaned(key: str, version: int) -> QueryResult:
+    """Say that a run is committed by an entry that is gone, so that waiting is in vain."""
+    said = (
+        f"The run {key} is committed, by version {version}, but another engine has cleaned that "
+        "entry of the log: nobody can tell what the run loaded. If its rows are there, mark this "
+        "task as successful."
+    )
+    return QueryResult(FAILED, said, quiet=True)
 
 
 def _capital(text: str) -> str:

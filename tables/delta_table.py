@@ -111,7 +111,7 @@ from ..log.job_steps import abandon_job, commit_job, leaves_no_entry, open_log_j
 from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
 from ..log.repairing import RepairedEntry, repair_log
 from ..log.scope import ALL
-from ..log.searching import find_run
+from ..log.searching import RunDone, find_run
 from .data_root import change_data_root, check_data_root, kept_data_root, reached_as_now
 from .delta_adopt import adopt_directory, plan_adoption
 from .delta_checkpoint import DeltaCheckpointer
@@ -619,10 +619,19 @@ class DeltaTable(ChangeableTable):
             DeltaSteps(self.driver, self.root, amends(spec)), spec, inputs=lambda: inputs
         )
 
+    def version_of_key(self, idempotency_key: str) -> int | None:
+        """The version by which a job last did the work of this run's key, also where its entry was
+        cleaned since, which had the job's id; ``None``: no job has."""
+        done = self._run_done(idempotency_key)
+        return None if done is None else done.version
+
+    def _run_done(self, idempotency_key: str) -> RunDone | None:
+        opened = self._open(LogDepth.BLIND)
+        return self.run(find_run(self._layout, opened.state, idempotency_key, ""))
+
     def job_of_key(self, idempotency_key: str) -> str | None:
         """The job that last did the work of this run's key, or ``None``."""
-        opened = self._open(LogDepth.BLIND)
-        done = self.run(find_run(self._layout, opened.state, idempotency_key, ""))
+        done = self._run_done(idempotency_key)
         if done is None:
             return None
         entry = done.entry or self.run(read_entries(self._layout.folder, [done.version]))[0]

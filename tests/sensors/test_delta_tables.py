@@ -91,6 +91,17 @@ def test_job_that_was_fenced_is_waited_for_in_vain(days: Days) -> None:
         days.wait(job=dead.job, timeout=3600)
 
 
+def test_run_whose_entry_another_engine_has_cleaned_is_not_waited_for(days: Days) -> None:
+    days.load(1, idempotency_key=KEY)
+    days.load(2)
+    days.table.checkpoint_log()
+    days.bucket.delete(f"{days.table.root.prefix}/_delta_log/{0:020}.json")
+    found = JobQuery(days.url, idempotency_key=KEY).ask(days.table)
+    assert (found.state, "is committed, by version 0" in found.explanation) == ("failed", True)
+    with pytest.raises(AirflowFailException, match="mark this task as successful"):
+        days.wait(idempotency_key=KEY)
+
+
 def test_task_that_ended_without_a_commit_is_waited_for_in_vain_once_its_job_is_closed(
     days: Days,
 ) -> None:
