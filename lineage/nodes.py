@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..committer.format.job_spec import NOBODY, Mode, Owner
-from ..committer.format.records.inputs import Inputs, TableRead, content_of
+from ..committer.format.records.inputs import Inputs, PartitionRead, TableRead, content_of
 from ..committer.overview.job_record import JobRecord
 from .tables import CannotTellError, KnownTables, Place, TableNow
 
@@ -57,6 +57,7 @@ class JobNode:
     :param partitions: those that hold rows of it.
     :param sources: partitions that it was computed from, or would be now.
     :param stale: why what it was computed from is no more what is there; empty: it is.
+    :param moved: contents of these inputs now, which tell one correction of them from the next.
     :param unknown: why that cannot be told of all; empty: it can.
     :param gone: tables that it was computed from and that are no more.
     :param self_made: partitions that it read and wrote itself.
@@ -77,6 +78,7 @@ class JobNode:
     partitions: frozenset[str]
     sources: frozenset[Place] = frozenset()
     stale: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
     unknown: str = ""
     gone: tuple[str, ...] = ()
     self_made: tuple[str, ...] = ()
@@ -108,6 +110,7 @@ class JobNode:
             fast=self.fast | other.fast,
             added={**self.added, **other.added},
             stale=tuple(dict.fromkeys(self.stale + other.stale)),
+            moved=tuple(dict.fromkeys(self.moved + other.moved)),
             versions={**self.versions, **other.versions},
         )
 
@@ -132,6 +135,7 @@ def run_of(record: JobRecord) -> JobRun:
 class _Findings:
     sources: set[Place]
     stale: list[str]
+    moved: list[str]
     unknown: list[str]
     self_made: list[str]
     gone: list[str]
@@ -149,7 +153,7 @@ def judged(
     # A condensed decision tells it no more where others have written all its rows again.
     run = replace(node.run, code_versions=node.run.code_versions or inputs.code_versions)
     own = {(node.table, name) for name in wrote}
-    found = _Findings(set(), [], [], [], [])
+    found = _Findings(set(), [], [], [], [], [])
     if not inputs.tell_reads:
         found.unknown.append("what it was computed from was not told")
     elif inputs.partly:
@@ -173,6 +177,7 @@ def judged(
         run=run,
         sources=frozenset(found.sources),
         stale=tuple(dict.fromkeys(found.stale)),
+        moved=tuple(dict.fromkeys(found.moved)),
         unknown="; ".join(dict.fromkeys(found.unknown)),
         gone=tuple(found.gone),
         self_made=tuple(dict.fromkeys(found.self_made)),
@@ -200,10 +205,22 @@ def _judge(read: TableRead, table: TableNow, own: set[Place], found: _Findings) 
         then = known[name]
         if content == then.content:
             continue
-        # A table that was deleted and made anew counts from the beginning.
-        anew = ", with other rows" if version == then.version and version else ""
-        found.stale.append(
-            f"{table.url}/{name} was of version {then.version}, is of {version}{anew}"
-        )
+        found.stale.append(f"{table.url}/{name} {_moved(then, version, content)}")
+        found.moved.append(f"{table.url}/{name} {content}")
     for name in sorted(selected - known.keys() - mine):
         found.stale.append(f"{table.url}/{name} came since, and is asked for")
+        found.moved.append(f"{table.url}/{name} {table.contents[name]}")
+
+
+def _moved(then: PartitionRead, version: int, content: str) -> str:
+    """Say how a partition differs from what was read.
+
+    :param version: that it is at now; 0: a listing shows what it holds.
+    """
+    if content == _EMPTY:
+        return "held files then, and holds none now"
+    if not (version and then.version):
+        return "holds other files than then"
+    # A table that was deleted and made anew counts from the beginning.
+    anew = ", with other rows" if version == then.version else ""
+    return f"was of version {then.version}, is of {version}{anew}"

@@ -19,6 +19,7 @@ class Step:
     :param narrowed: whether it is to make the former alone; else it makes all that its run does.
     :param versions: where it goes by a plan, those at which it may replace what it makes.
     :param after: jobs that are to be run before.
+    :param moved: contents of its inputs that have changed, as they are now.
     """
 
     table: str
@@ -30,6 +31,7 @@ class Step:
     after: tuple[Place, ...]
     narrowed: bool = False
     versions: Mapping[str, int] = field(default_factory=dict)
+    moved: tuple[str, ...] = ()
 
     @property
     def said(self) -> str:
@@ -261,5 +263,6 @@ def _step(node: JobNode, wanted: tuple[str, ...], after: Collection[Place], narr
     why = (*(f"{it} is gone" for keys in node.lost.values() for it in keys), *node.stale)
     behind = why or tuple(f"{table} is made again" for table in sorted({it[0] for it in after}))
     return Step(
-        *node.key, node.run, wanted, besides, behind, tuple(sorted(after)), narrowed, versions
+        *(*node.key, node.run, wanted, besides, behind, tuple(sorted(after)), narrowed, versions),
+        node.moved,
     )

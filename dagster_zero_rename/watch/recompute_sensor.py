@@ -266,5 +266,5 @@ def _asset_of(assets: _Assets, step: Step) -> AssetNode:
 
 
 def _state(step: Step, keys: Sequence[str]) -> str:
-    told = json.dumps([step.table, step.job, keys, step.why])
+    told = json.dumps([step.table, step.job, keys, step.why, step.moved])
     return sha256(told.encode()).hexdigest()[:32]

@@ -232,6 +232,26 @@ def test_a_run_that_fails_is_named_and_not_run_again_until_an_input_moves(lake: 
     assert lake.total() == [17]
 
 
+def test_run_that_fails_on_a_day_that_came_is_run_again_once_that_is_corrected(lake: Lake) -> None:
+    """That the day had come was all that was told of it, before and after."""
+
+    def fail() -> None:
+        raise RuntimeError("no")
+
+    lake.correct("2013-01-21", 5)
+    lake.run("weekly", "2013-01-21", "2013-01-21")
+    lake.run("monthly")
+    lake.correct("2013-01-22", -5)
+    (request,) = lake.tick().run_requests
+    lake.failures.append(fail)
+    assert not lake.execute(request).success
+    with pytest.raises(dg.Failure, match="is FAILURE"):
+        lake.tick()
+    lake.correct("2013-01-22", 6)
+    assert lake.asked() == [["weekly 2013-01-21"], ["monthly"]]
+    assert lake.total() == [25]
+
+
 def test_a_run_that_ends_without_loading_is_named(lake: Lake) -> None:
     lake.correct("2013-01-09", 3)
     (request,) = lake.tick().run_requests

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from conftest import Bucket
 
@@ -175,7 +177,10 @@ class TestStale:
         schema = pa.schema([("x", pa.int64()), ("day", pa.int64())])
         with lake.daily.job(schema, mode="overwrite", replace_partitions=["day=3"], inputs=()):
             pass
-        assert lake.states(lake.weekly)["week=0"] is State.STALE
+        found = look_up([f"{lake.weekly.root.url}/week=0"]).partitions()
+        assert [(it.state, it.why) for it in found] == [
+            (State.STALE, (f"{lake.daily.root.url}/day=3 held files then, and holds none now",))
+        ]
 
     def test_by_bytes_the_same_rows_in_other_files_are_others(self, s3_bucket: Bucket) -> None:
         lake = Lake(s3_bucket, Content.BYTES)
@@ -184,6 +189,20 @@ class TestStale:
         lake.week(0)
         lake.daily.compact(apply=True)
         assert lake.states(lake.weekly) == {"week=0": State.STALE}
+
+    def test_files_of_another_committer_that_were_replaced(self, bare: Lake) -> None:
+        raw = Table(f"s3://{bare.bucket.name}/hadoop")
+        for name, lines in (("a", [1]), ("b", [2, 3])):
+            body = io.BytesIO()
+            pq.write_table(pa.table({"x": lines}), body)
+            bare.bucket.delete("hadoop/")
+            bare.bucket.put(f"hadoop/day=1/part-0-{name}.parquet", body.getvalue())
+            if name == "a":
+                scan = raw.scan(["day=1"])
+                rows = {"x": scan.to_arrow()["x"].to_pylist(), "week": [0]}
+                bare.write(bare.weekly, "week", rows, inputs=[scan])
+        (found,) = look_up([bare.weekly.root.url]).partitions()
+        assert found.why == (f"{raw.root.url}/day=1 holds other files than then",)
 
     def test_many_partitions_by_their_digest(
         self, lake: Lake, monkeypatch: pytest.MonkeyPatch
