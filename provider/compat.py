@@ -87,6 +87,46 @@ def states_in_database(
     return states
 
 
+def silent_backend(conn_id: str) -> str | None:
+    """Return why a secrets backend did not answer for a connection; ``None``: all did.
+
+    Airflow goes on to the next backend where one fails, and says at the end that there is no such
+    connection.
+    """
+    if AIRFLOW_V_3_0_PLUS:
+        from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
+
+        backends = ensure_secrets_backend_loaded()
+    else:
+        from airflow.configuration import ensure_secrets_loaded
+
+        backends = ensure_secrets_loaded()
+    for backend in backends:
+        name = type(backend).__name__
+        try:
+            if name == "ExecutionAPISecretsBackend":
+                _ask_api_server(conn_id)
+            else:
+                backend.get_connection(conn_id=conn_id)
+        except Exception as error:
+            # Without its text, which may hold what is in the connection.
+            return f"{name} ({type(error).__name__})"
+    return None
+
+
+def _ask_api_server(conn_id: str) -> None:
+    """Ask Airflow 3's API server for a connection, whose backend takes every failure for none.
+
+    :raises Exception: it does not answer.
+    """
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
+
+    said: Any = task_runner.SUPERVISOR_COMMS.send(GetConnection(conn_id=conn_id))
+    if isinstance(said, ErrorResponse) and said.error.value != "CONNECTION_NOT_FOUND":
+        raise AirflowRuntimeError(said)
+
+
 def trigger_timeout(next_method: str, next_kwargs: Mapping[str, Any] | None) -> str | None:
     """Return Airflow's words for the time-out of a wait in the triggerer; ``None``: it is none.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from ..committer.errors import InvalidInputError, without_secrets
+from ..committer.errors import InvalidInputError, StoreUnreachableError, without_secrets
 from ..committer.format.job_spec import OnConflict, SuccessMarkers
 from ..committer.store.encryption import Algorithm, Encryption
 from ..committer.store.fast_root import FastRoot
@@ -19,6 +19,7 @@ from ..orchestration.submit.submission import SHORTEST_KEY_ID
 from ..orchestration.table_names import check_catalog, table_url
 from ..s3a.hadoop.settings import check_committer
 from . import CONNECTION_TYPE, get_provider_info
+from .compat import silent_backend
 
 _ROOT = re.compile(rf"{SCHEME}[^/\s]")
 #: Policies of a job: each is the member of :class:`.Handoff` of its name.
@@ -156,6 +157,25 @@ class ConnectionSettings:
         """The connection, as messages about what it lacks name it."""
         missing = "" if self.exists else ", which does not exist,"
         return f"the connection {self.conn_id!r}{missing}"
+
+
+def check_answered(conn_id: str) -> None:
+    """See that a connection which Airflow does not find is missing: a load without it would go by
+    other keys and other policies.
+
+    :raises StoreUnreachableError: a secrets backend did not answer.
+    """
+    if (silent := silent_backend(conn_id)) is not None:
+        raise unanswered(conn_id, silent)
+
+
+def unanswered(conn_id: str, backend: str) -> StoreUnreachableError:
+    """Build the error for a connection of which nobody knows whether it is there."""
+    return StoreUnreachableError(
+        f"Whether there is an Airflow connection {conn_id!r} is not known: {backend} did not "
+        "answer. Nothing was read or written.",
+        remedy="Try again when it answers.",
+    )
 
 
 def config_number(option: str) -> float:

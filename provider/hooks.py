@@ -13,7 +13,7 @@ from ..committer.errors import InvalidInputError, ZeroRenameError
 from ..orchestration.table_names import all_below, urls_below
 from . import CONNECTION_TYPE
 from .aws_identity import handed_keys
-from .connection import ConnectionSettings, config_number, secrets_of
+from .connection import ConnectionSettings, check_answered, config_number, secrets_of, unanswered
 
 if TYPE_CHECKING:
     from airflow.providers.amazon.aws.hooks.s3 import S3Hook
@@ -77,7 +77,14 @@ class ZeroRenameHook(BaseHook):
                 "nothing was read or written.",
                 remedy="Name a connection of type aws (Amazon Web Services) in aws_conn_id.",
             )
-        return S3Hook(aws_conn_id=None if known is None else aws_conn_id)
+        made = S3Hook(aws_conn_id=None if known is None else aws_conn_id)
+        if known is not None:
+            with self._making_session():
+                # S3Hook looks it up once more, and goes on without it where that fails.
+                found = made.conn_config.conn_id
+            if not isinstance(found, str):
+                raise unanswered(aws_conn_id, "the secrets backend")
+        return made
 
     def get_conn(self) -> Any:
         """A boto3 S3 client with the AWS connection's credentials, region and endpoint.
@@ -306,10 +313,14 @@ class ZeroRenameHook(BaseHook):
 
 
 def _find(conn_id: str, optional: str) -> Any:
-    """An Airflow connection; ``None`` where it is missing and may be."""
+    """An Airflow connection; ``None`` where it is missing and may be.
+
+    :raises StoreUnreachableError: nobody knows whether it is missing.
+    """
     try:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
+        check_answered(conn_id)
         if conn_id == optional:
             return None
         raise InvalidInputError(

@@ -13,6 +13,7 @@ from ..committer.errors import InvalidInputError
 from ..orchestration.submit.credentials import mask, refuse_values
 from ..orchestration.submit.spark_log import LastWords, SparkLog
 from ..orchestration.submit.submission import Cluster, Submission
+from .connection import check_answered
 
 #: Types of a connection to a master; all but the first come of URIs such as ``yarn://``.
 _TYPES = ("spark", "yarn", "k8s", "local", "mesos")
@@ -88,12 +89,14 @@ def find_cluster(conn_id: str, deploy_mode: str | None, binary: str | None) -> C
 
     :param deploy_mode: wins over the connection's.
     :param binary: so does this name of spark-submit.
+    :raises StoreUnreachableError: nobody knows whether there is such a connection.
     :raises InvalidInputError: no such connection (the apache-spark provider would go to YARN), one
         of another type (its host would be the master), or one that that provider refuses.
     """
     try:
         found = SparkSubmitHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
+        check_answered(conn_id)
         raise InvalidInputError(
             f"There is no Spark connection {conn_id!r}; nothing was submitted.",
             remedy=f"Add it: airflow connections add {conn_id} --conn-type spark "

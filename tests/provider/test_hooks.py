@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+from airflow.sdk.exceptions import ErrorType
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import ErrorResponse
+from airflow.sdk.execution_time.secrets import ExecutionAPISecretsBackend
 from botocore.stub import Stubber
 
 from support.airflow import Connect, Tables
 from support.day_rows import load_rows
 from support.moto_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server
-from zero_rename.committer import InvalidInputError, StoreRefusedError
+from zero_rename.committer import InvalidInputError, StoreRefusedError, StoreUnreachableError
 from zero_rename.committer.store.client_settings import S3_CLIENT, ClientSettings
 from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.provider.hooks import ZeroRenameHook
+from zero_rename.provider.spark_hook import find_cluster
 
 pytestmark = pytest.mark.memory_s3
 
@@ -121,6 +128,67 @@ def test_a_token_and_a_certificate_bundle_are_handed_on(connect: Connect) -> Non
     assert given["AWS_SESSION_TOKEN"] == "a-token"
     assert given["AWS_CA_BUNDLE"] == "/etc/ca.pem"
     assert "AWS_ENDPOINT_URL" not in given
+
+
+class _SilentBackend:
+    """A secrets backend that does not answer."""
+
+    def get_connection(self, conn_id: str, team_name: str | None = None) -> None:
+        raise ConnectionError("secret-of-the-vault")
+
+
+@pytest.mark.parametrize("conn_id", ["zero_rename_default", "lake"])
+def test_connection_whose_secrets_backend_does_not_answer_is_not_missing(
+    monkeypatch: pytest.MonkeyPatch, conn_id: str
+) -> None:
+    """A load went by other policies, or failed without a retry."""
+    backends = [_SilentBackend()]
+    loaded = "airflow.sdk.execution_time.supervisor.ensure_secrets_backend_loaded"
+    monkeypatch.setattr(loaded, lambda: backends)
+    known = r"there is an Airflow connection '{}' is not known: _SilentBackend \(ConnectionError\)"
+    with pytest.raises(StoreUnreachableError, match=known.format(conn_id)) as refused:
+        _ = ZeroRenameHook(conn_id).settings
+    assert "secret" not in str(refused.value)
+    with pytest.raises(StoreUnreachableError, match=known.format("spark_default")):
+        find_cluster("spark_default", None, None)
+    backends.clear()
+    assert ZeroRenameHook().settings.table_root is None
+
+
+@pytest.mark.parametrize(
+    ("error", "is_missing"),
+    [(ErrorType.CONNECTION_NOT_FOUND, True), (ErrorType.API_SERVER_ERROR, False)],
+)
+def test_connection_is_missing_where_airflows_api_server_says_so_alone(
+    monkeypatch: pytest.MonkeyPatch, error: ErrorType, is_missing: bool
+) -> None:
+    said = SimpleNamespace(send=lambda _: ErrorResponse(error=error))
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", said, raising=False)
+    loaded = "airflow.sdk.execution_time.supervisor.ensure_secrets_backend_loaded"
+    monkeypatch.setattr(loaded, lambda: [ExecutionAPISecretsBackend()])
+    hook = ZeroRenameHook()
+    if is_missing:
+        assert hook.settings.table_root is None
+        return
+    with pytest.raises(StoreUnreachableError, match="ExecutionAPISecretsBackend"):
+        _ = hook.settings
+
+
+def test_keys_of_a_connection_that_is_not_found_again_are_not_the_workers_own(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect("aws_default", "aws", login="key-id", password="key-secret")
+    found, asked = BaseHook.get_connection, list[str]()
+
+    def get_connection(conn_id: str) -> Any:
+        asked.append(conn_id)
+        if asked.count("aws_default") > 1:
+            raise AirflowNotFoundException(conn_id)
+        return found(conn_id)
+
+    monkeypatch.setattr(BaseHook, "get_connection", staticmethod(get_connection))
+    with pytest.raises(StoreUnreachableError, match="connection 'aws_default' is not known"):
+        ZeroRenameHook().get_conn()
 
 
 ODD = {
