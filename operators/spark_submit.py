@@ -23,6 +23,7 @@ from ..orchestration.submit.credentials import (
 from ..orchestration.submit.preflight import check_files
 from ..orchestration.submit.properties import private_folder
 from ..orchestration.submit.submission import Cluster, Submission, prepare, with_hidden
+from ..provider.connection import unanswered
 from ..provider.failures import ended_for_good, explained, final_where_refused
 from ..provider.spark_hook import MaskingSparkSubmitHook, check_tracking, find_cluster
 from ..s3a.hadoop.settings import NATIVE, check_options
@@ -104,6 +105,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         self.ship_package: Any = ship_package
         self.pass_credentials = pass_credentials
         self._submission: Submission | None = None
+        self._master = ""
         self._folder: Path | None = None
         super().__init__(**kwargs)
         # SparkSubmitOperator's own way to find an application again would take a cleared task's for
@@ -204,8 +206,10 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         self._check_files()
         with private_folder() as folder:
             self._folder = folder
+            cluster = self._cluster()
+            self._master = cluster.master
             self._submission = prepare(
-                self._cluster(),
+                cluster,
                 folder,
                 conf=self._named_jars() | (self.conf or {}),
                 env_vars=self.env_vars or {},
@@ -239,10 +243,16 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
 
     def _get_hook(self) -> SparkSubmitHook:
         """The base class's hook, made into one that keeps secrets: those, too, that the base class
-        has put among the settings, as it does with the key of OpenLineage's service."""
+        has put among the settings, as it does with the key of OpenLineage's service.
+
+        :raises StoreUnreachableError: the Spark connection is not found any more.
+        """
         assert self._submission is not None, "a hook is made within execute"
         assert self._folder is not None
         made, conf = super()._get_hook(), self.conf or {}
+        if made._connection["master"] != self._master:
+            # It looks the connection up once more, and goes to YARN where that fails.
+            raise unanswered(self._conn_id, "the secrets backend")
         hidden = {name: str(it) for name, it in conf.items() if looks_like_credential(name, it)}
         if hidden:
             conf = {name: it for name, it in conf.items() if name not in hidden}

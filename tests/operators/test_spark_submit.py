@@ -16,6 +16,7 @@ from unittest.mock import Mock
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.airflow import SCHEMA, Connect, Tables, day_rows
@@ -31,7 +32,9 @@ from zero_rename.committer import (
     StoreUnreachableError,
 )
 from zero_rename.committer.store.client_settings import S3_CLIENT, ClientSettings
+from zero_rename.operators import spark_submit
 from zero_rename.orchestration.runs import heartbeat
+from zero_rename.orchestration.submit import submission
 from zero_rename.orchestration.submit.submission import Submission
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.provider.spark_hook import MaskingSparkSubmitHook
@@ -658,6 +661,22 @@ class TestTheCall:
     def test_a_spark_connection_that_does_not_exist(self, tables: Tables, spark: FakeSpark) -> None:
         """The base operator would go to YARN."""
         refused(spark, "no Spark connection 'nowhere'", operator(tables, conn_id="nowhere"))
+
+    def test_a_spark_connection_that_is_not_found_any_more_does_not_lead_to_yarn(
+        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A secrets backend that did not answer for a moment: the base operator asks it anew."""
+        lays_out = submission.prepare
+
+        def prepare(*arguments: Any, **members: Any) -> Submission:
+            missing = Mock(side_effect=AirflowNotFoundException("spark_default"))
+            monkeypatch.setattr(SparkSubmitHook, "get_connection", missing)
+            return lays_out(*arguments, **members)
+
+        monkeypatch.setattr(spark_submit, "prepare", prepare)
+        with pytest.raises(StoreUnreachableError, match="connection 'spark_default' is not known"):
+            run(operator(tables))
+        assert spark.calls() == []
 
     @pytest.mark.parametrize("table", [None, "", " ", "/"])
     def test_a_table_that_renders_to_nothing(
