@@ -181,6 +181,18 @@ class ZeroRenameResource(dg.ConfigurableResource):
         "what would take longer.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, given: Any) -> Any:
+        """Dagster takes any name, and a policy that is spelled wrong would be the default one."""
+        unknown = sorted(given.keys() - cls.model_fields.keys()) if isinstance(given, dict) else ()
+        if unknown:
+            raise InvalidInputError(
+                f"A {cls.__name__} has no field {unknown[0]!r}.",
+                remedy=f"It may have: {', '.join(sorted(cls.model_fields))}.",
+            )
+        return given
+
     @field_validator(*_CHECKS, mode="before")
     @classmethod
     def _check_word(cls, value: Any, field: ValidationInfo) -> Any:

@@ -206,6 +206,7 @@ def test_a_resource_that_does_not_serve_an_asset(
         ({"access_key_id": "key"}, "one of access_key_id and secret_access_key"),
         ({"session_token": "token"}, "a session_token, and neither access_key_id"),
         ({"on_conflict": "lastwins"}, "on_conflict is 'lastwins'"),
+        ({"on_conflct": "newest_run"}, "has no field 'on_conflct'"),
         ({"data_root": "s3://user:hush@fast/lake"}, "'s3://…@fast/lake' is no data root"),
         ({"encryption": "rot13"}, "encryption='rot13' is unknown"),
         ({"committer": "magicc"}, "no committer 'magicc'"),
