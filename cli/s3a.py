@@ -11,7 +11,7 @@ import typer
 
 from ..committer.errors import InvalidInputError, first_few
 from .amounts import age_option
-from .output import DRY, Apply, AsJson, Url, look_where, plain, print_rows, say
+from .output import DRY, Apply, AsJson, Url, is_of_hadoop, look_where, plain, print_rows, say
 
 if TYPE_CHECKING:
     from ..s3a.checks import JobFacts
@@ -203,6 +203,15 @@ def _named(settings: Mapping[str, Setting]) -> str:
     return name if name in ("directory", "partitioned") else "magic"
 
 
+def _say_where_none(found: Sequence[object], table: str) -> None:
+    """A path with a slip of the pen looks like one whose jobs all ended well, else."""
+    if not found and not is_of_hadoop(table):
+        say(
+            "No committer of Hadoop's has left anything there, no _SUCCESS either: see that the "
+            "path is right. Jobs of this package are listed by `zero-rename jobs`."
+        )
+
+
 def s3a_jobs(
     table: Url,
     patience: Patience = None,
@@ -218,6 +227,7 @@ def s3a_jobs(
     columns += ("outstanding", "unsure", "other uploads", "destination", "why")
     rows = [_cells(job, columns, job.state_reason) for job in found]
     print_rows(as_json, columns, rows, plain(found), "Nothing is left of S3A jobs.")
+    _say_where_none(found, table)
 
 
 def s3a_recover(
@@ -273,6 +283,7 @@ def s3a_recover(
     for uuid in job or ():
         if found and uuid.lower() not in {one.job.lower() for one in found}:
             say(f"Nothing is left of {uuid}.")
+    _say_where_none(found, table)
     for one in found:
         for key in one.kept:
             say(f"{one.job}: left {key}")

@@ -20,6 +20,7 @@ from typer.testing import Result
 import zero_rename
 from support.command_line import as_json, invoke
 from support.s3a_jobs import OTHER, MagicJob, a_try
+from support.s3a_stand_in import marker
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.cli.help_page import HEADINGS
@@ -312,6 +313,18 @@ def test_a_slip_in_a_path_is_told(table: Table) -> None:
     maintained = invoke("maintain", table.root.url, slip)
     assert (maintained.exit_code, f"{slip}: {said}" in maintained.stderr) == (0, True)
     assert f"{slip}: {said}" in invoke("maintain", slip, "--json").stderr
+
+
+@pytest.mark.parametrize("command", ["s3a-jobs", "s3a-recover"])
+def test_a_slip_in_the_path_of_a_destination_of_hadoops_is_told(
+    s3_bucket: Any, command: str
+) -> None:
+    where = f"s3://{s3_bucket.name}/flights"
+    said = "No committer of Hadoop's has left anything there"
+    assert said in invoke(command, where).stderr
+    body = marker(OTHER, "magic", {})
+    s3_bucket.client.put_object(Bucket=s3_bucket.name, Key="flights/_SUCCESS", Body=body)
+    assert said not in invoke(command, where).stderr
 
 
 @pytest.mark.parametrize(
