@@ -3,6 +3,8 @@ every argument is known and none is refused while the DAG file is parsed."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import support.airflow  # noqa: F401 - Airflow's home comes before the first import of Airflow
@@ -44,3 +46,11 @@ def test_an_example_is_a_task(guide: str) -> None:
             exec(code, names)
         [task] = dag.tasks
         assert task.task_type in code
+
+
+def test_each_example_dag_is_in_the_table_of_examples() -> None:
+    page = (DOCS / "airflow" / "examples.md").read_text("utf-8")
+    examples = {path.name for path in (DOCS.parent / "example_dags").glob("*.py")}
+    assert sorted(re.findall(r"^\| \[(\w+\.py)\]", page, re.M)) == sorted(
+        examples - {"__init__.py"}
+    )
