@@ -9,7 +9,7 @@ import pytest
 
 from zero_rename import Table
 from zero_rename.committer import InvalidInputError
-from zero_rename.spark import save
+from zero_rename.spark import load, save
 from zero_rename.spark.saving.distribution import distributed
 
 pytestmark = pytest.mark.spark
@@ -66,6 +66,14 @@ def test_a_frame_with_an_order_of_its_own_keeps_it(
     [said] = [it.getMessage() for it in caplog.records if it.name == LOG]
     assert said.startswith(f"{url}: the rows are not distributed by partition")
     assert distributed(ordered, ["day"], None, url) is ordered
+
+
+def test_rows_that_this_package_reads_come_together(scattered: Any, url: str) -> None:
+    by = {"partition_by": ["d`ay"]}
+    assert saved(scattered, url, **by) == 12 * 5
+    frame = load(scattered.sparkSession, url, by="zero_rename")
+    assert distributed(frame, ["d`ay"], None, url) is not frame
+    assert saved(frame, f"{url}-2", distribute="partition", **by) == 5
 
 
 @pytest.mark.parametrize("columns", [["d`ay"], []])
