@@ -38,7 +38,11 @@ day = int(options.replace_partitions[0].rsplit("=")[-1])
 row = {"year": [2013], "month": [2], "day": [day], "flight": ["f1"]}
 columns = [("year", pa.int32()), ("month", pa.int32()), ("day", pa.int32()), ("flight", "string")]
 table = pa.table(row).cast(pa.schema(columns))
-job = committer.Table(url).job(
+more = {}
+if not options.publish:
+    from zero_rename.tables import DeltaTable
+    more = {"publish": False}
+job = (DeltaTable if more else committer.Table)(url).job(
     table.schema,
     mode=options.mode(bool(options.replace_partitions)),
     partition_by=options.partition_by,
@@ -49,10 +53,45 @@ job = committer.Table(url).job(
     on_superseded=options.on_superseded,
     run_rank=options.run_rank,
     owner=options.owner("test"),
+    **more,
 )
 with job:
     job.write(table)
 raise SystemExit(int(os.environ.get("TEST_STATUS", "0")))
+"""
+
+
+#: Holds rows back, looks at them, and publishes or aborts them; and takes a job back.
+AUDITED = f"""
+from datetime import datetime
+from airflow import DAG, Dataset
+from airflow.decorators import task
+from airflow.models.baseoperator import chain
+from zero_rename.operators.publishing import AbortLoadOperator, PublishLoadOperator
+from zero_rename.operators.restoring import RestoreTableOperator
+from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+from zero_rename.provider.hooks import ZeroRenameHook
+
+JOB = "{{{{ (ti.xcom_pull('load') or {{}}).get('job', '') }}}}"
+
+@task
+def audit(job, params=None):
+    rows = ZeroRenameHook().get_delta_table("audited").scan(job=job).to_arrow().num_rows
+    if rows != params["rows"]:
+        raise ValueError(f"{{rows}} rows")
+
+with DAG("audited", schedule=None, start_date=datetime(2013, 1, 1), params={{"rows": 1}}):
+    load = ZeroRenameSparkSubmitOperator(task_id="load", application=__file__, table="audited",
+        partition={DAY!r}, mode="overwrite", layout="delta", publish=False)
+    publish = PublishLoadOperator(task_id="publish", table="audited", job=JOB,
+        outlets=[Dataset("s3://{BUCKET}/wh/audited")])
+    abort = AbortLoadOperator(task_id="abort", table="audited", job=JOB, trigger_rule="one_failed")
+    audited = audit(JOB)
+    chain(load, audited, [publish, abort])
+with DAG("undone", schedule=None, start_date=datetime(2013, 1, 1), params={{"job": ""}}):
+    RestoreTableOperator(
+        task_id="undo", table="audited", undo="{{{{ params.job }}}}", apply=True
+    )
 """
 
 
@@ -90,8 +129,9 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         f"        retry_delay=0, table={TABLE!r}, partition={DAY!r}, mode='overwrite',\n"
         f"        asset_partitions=True, outlets=[Dataset({TABLE!r})])\n"
     )
+    (folder / "audited.py").write_text(AUDITED)
     found: dict[str, Any] = {}
-    for path in (folder / "own.py", *map(EXAMPLES.joinpath, WITH_2_11)):
+    for path in (folder / "own.py", folder / "audited.py", *map(EXAMPLES.joinpath, WITH_2_11)):
         bag = DagBag(str(path), include_examples=False)
         assert bag.import_errors == {}
         bag.sync_to_db()
@@ -254,3 +294,26 @@ def test_the_maintenance_of_all_tables(dags: dict[str, Any]) -> None:
     assert str(run.state) == "success"
     assert [it["table"] for it in xcom(run, "maintain")["tables"]] == [TABLE]
     assert ZeroRenameHook().get_table("flights").to_arrow().num_rows == 1
+
+
+def test_rows_are_held_back_audited_published_and_taken_back(dags: dict[str, Any]) -> None:
+    table = ZeroRenameHook().get_delta_table("audited")
+    bad = dags["audited"].test(execution_date=at(2), run_conf={"rows": 7})
+    states = {it.task_id: str(it.state) for it in bad.get_task_instances()}
+    assert states == {
+        "load": "success",
+        "audit": "failed",
+        "publish": "upstream_failed",
+        "abort": "success",
+    }
+    assert table.unpublished() == []
+    good = dags["audited"].test(execution_date=at(3), run_conf={"rows": 1})
+    states = {it.task_id: str(it.state) for it in good.get_task_instances()}
+    assert (states["publish"], states["abort"]) == ("success", "skipped")
+    report = xcom(good, "publish")
+    assert (report["rows"], report["repeated"]) == (1, False)
+    ((uri, extra),) = events(good)
+    assert (uri, extra["job"]) == (table.root.url, report["job"])
+    undone = dags["undone"].test(execution_date=at(4), run_conf={"job": report["job"]})
+    assert xcom(undone, "undo")["removed"] == 1
+    assert table.scan().to_arrow().num_rows == 0
