@@ -22,6 +22,7 @@ from ..orchestration.runs.arguments import Parser, invalid, read_flag, read_mapp
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.properties import PY_FILES
 from ..orchestration.submit.shared_volumes import objects_mounts, pods_mounts
+from ..provider.cancelling_application import CancellingApplicationTrigger
 from ..provider.hooks import ZeroRenameHook
 from ..s3a.hadoop.effective_settings import Layer, settings_of_file
 from ..s3a.services import ServiceJob, refuse_repeats
@@ -214,6 +215,13 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         self.pod = self.pod_request_obj = driver
         with self._without_sidecar():
             KubernetesPodOperator.execute(self, context)
+
+    def defer(self, *, trigger: Any, method_name: str, **more: Any) -> Any:
+        """As any load's, by a trigger that deletes the application with the task."""
+        if method_name == self.completed_by:
+            name = trigger.pod_name.removesuffix("-driver")
+            trigger = CancellingApplicationTrigger.of(trigger, {**self._kind(), "name": name})
+        super().defer(trigger=trigger, method_name=method_name, **more)
 
     def _driver(self, name: str) -> V1Pod | None:
         """The pod of an application's driver, as soon as there is one.

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 import yaml
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 from support.airflow import Tables, run_task, task_context
 from support.aws_services import while_it_waits, worker_dies
@@ -187,6 +189,25 @@ def test_a_killed_task_cancels_its_job(service: Any, monkeypatch: pytest.MonkeyP
     task = operator(service)
     worker_dies(service, monkeypatch, lambda: run_task(task, context(task)), task.on_kill)
     assert [it.state for it in service.jobs] == ["CANCELLED"]
+
+
+@on_kubernetes
+@pytest.mark.parametrize("is_there", [True, False])
+def test_user_who_ends_a_deferred_task_deletes_its_application(
+    service: Kubernetes, is_there: bool
+) -> None:
+    """The operator for Spark would start another pod where restartPolicy says so."""
+    service.goes_on = True
+    task = operator(service, deferrable=True)
+    with pytest.raises(TaskDeferred) as deferred:
+        run_task(task, context(task))
+    if not is_there:
+        service.jobs[0].state = "CANCELLED"
+    path, arguments = deferred.value.trigger.serialize()
+    asyncio.run(resolve_name(path)(**arguments).on_kill())
+    assert [it.state for it in service.jobs] == ["CANCELLED"]
+    (deleted,) = (it for it in service.sent if it.startswith("DELETE"))
+    assert deleted.endswith(f"/sparkapplications/{service.jobs[0].name}")
 
 
 @on_databricks

@@ -13,7 +13,7 @@ from tools.environments import OPTIONAL_PROVIDERS
 #: What imports them.
 OF_THEM = (
     *("zero_rename.operators.spark_kubernetes", "zero_rename.operators.databricks"),
-    "zero_rename.provider.assets.lineage",
+    *("zero_rename.provider.assets.lineage", "zero_rename.provider.cancelling_application"),
 )
 
 
