@@ -73,7 +73,7 @@ class Plan:
     critical: tuple[Place, ...]
 
 
-def plan(graph: LineageGraph, narrow: bool = True) -> Plan:
+def plan(graph: LineageGraph, narrow: bool = True, alone: bool = False) -> Plan:
     """What is to be run again for the graph's targets.
 
     From the targets back to what is there and fresh: a lost partition needs all that it is computed
@@ -81,13 +81,14 @@ def plan(graph: LineageGraph, narrow: bool = True) -> Plan:
 
     :param narrow: let a job make only what is asked for, where that is less than its run has made
         and it may be (:attr:`.JobRun.goes_by_plans`); ``False``: each is run whole.
+    :param alone: whoever runs a job can ask for any of its partitions, and no others are written.
     """
     needed = _needed(graph)
     order = {key: graph.parents[key] & needed for key in needed}
     cycle = _cycle(order)
     asked = graph.targets.union(*(graph.nodes[key].sources for key in needed))
     steps = {
-        key: _step(graph.nodes[key], _wanted(graph, key, asked), order[key], narrow)
+        key: _step(graph.nodes[key], _wanted(graph, key, asked), order[key], narrow, alone)
         for key in needed
     }
     refused = {
@@ -251,10 +252,13 @@ def _wanted(graph: LineageGraph, key: Place, asked: Collection[Place]) -> tuple[
     return tuple(sorted(it for it in names if key in graph.wrong or node.lost_in(it)))
 
 
-def _step(node: JobNode, wanted: tuple[str, ...], after: Collection[Place], narrow: bool) -> Step:
+def _step(
+    node: JobNode, wanted: tuple[str, ...], after: Collection[Place], narrow: bool, alone: bool
+) -> Step:
     besides = tuple(sorted(node.partitions.difference(wanted)))
     by_plan = node.run.goes_by_plans
-    narrowed = narrow and by_plan and bool(besides or node.replaced or node.in_part)
+    may_narrow = alone or (narrow and by_plan)
+    narrowed = may_narrow and bool(besides or node.replaced or node.in_part)
     besides = () if narrowed else tuple(sorted({*besides, *node.of_run.difference(wanted)}))
     # Where it is run whole, what it left empty is to be as the plan has seen it, too.
     empty = () if narrowed else sorted(node.empty)

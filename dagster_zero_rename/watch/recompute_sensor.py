@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -98,8 +98,7 @@ def _tick(
     versions = {assets.table(key).root.url: now for key, now in assets.code_versions.items()}
     graph = look_up(urls, assets.resource.client(), lost=lost, code_versions=versions)
     # A run writes the partitions that it is asked for and no others, so it takes nothing away.
-    alone = {key: replace(node, replaced={}) for key, node in graph.nodes.items()}
-    found = plan(replace(graph, nodes=alone))
+    found = plan(graph, alone=True)
     refused = [f"job {it.job or '—'} of {it.table}: {it.why}" for it in found.refused]
     layer = _Layer([*refused, *by_hadoop])
     for step in found.layers[0] if found.layers else ():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zero_rename.committer.format.job_spec import Mode
 from zero_rename.lineage import JobNode, JobRun, LineageGraph, Plan, plan
 from zero_rename.lineage.tables import Place
 
@@ -158,6 +159,18 @@ def test_what_a_job_writes_besides_is_said() -> None:
     month = replace(made.nodes[key("a")], partitions=frozenset({DAY, "day=2"}))
     ((step,),) = plan(replace(made, nodes={**made.nodes, month.key: month})).layers
     assert (step.partitions, step.besides) == ((DAY,), ("day=2",))
+
+
+@pytest.mark.parametrize("others", ["added", "replaced"])
+def test_run_that_can_be_asked_for_any_partition_leaves_what_others_hold(others: str) -> None:
+    made = graph({"raw": (), "a": ["raw"]}, ["a"], stale=["a"])
+    run = replace(made.nodes[key("a")].run, mode=Mode.REPLACE)
+    held: dict[str, Any] = {others: {"day=2": "job-other"}}
+    month = replace(made.nodes[key("a")], partitions=frozenset({DAY, "day=2"}), run=run, **held)
+    made = replace(made, nodes={**made.nodes, month.key: month})
+    ((step,),) = plan(made, alone=True).layers
+    assert (step.partitions, step.besides) == ((DAY,), ())
+    assert "day=2" in plan(made).refused[0].why
 
 
 @st.composite
