@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 _PLACE = re.compile(rf"{SCHEME}([^/:\s]+)(?:/(\S*))?")
 #: What the amazon provider says where it has looked at a job as often as it was to.
 _LOOKED_ENOUGH = "max attempts"
+#: How Airflow resumes a task whose trigger has failed or was not back in time.
+_FAILS = "__fail__"
 
 
 class _UnendedError(AirflowException, UnendedJobError):
@@ -183,41 +185,51 @@ class ServiceLoadOperator(LoadOperator):
         self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
     ) -> Any:
         """As any operator's, but that the job is cancelled whose task was deferred for longer than
-        its ``execution_timeout``, as that of a task that was not deferred.
+        its ``execution_timeout``, as that of a task that was not deferred; where the trigger has
+        failed, the task says that the job goes on.
 
-        :raises AirflowException: it was.
+        :raises AirflowException: the one or the other.
         """
-        if trigger_timeout(next_method, next_kwargs) is None:
+        if next_method != _FAILS:
             return super().resume_execution(next_method, next_kwargs, context)
         load = self._table_load(context)
-        self._mark = _mark_of(load)
-        if load.committer == NATIVE:
-            self._submitted = load.table, load.run
+        self._mark = mark = _mark_of(load)
         with explained(load.table, load.run):
-            became = "was cancelled"
+            if trigger_timeout(next_method, next_kwargs) is None:
+                with self._ending(mark):
+                    return super().resume_execution(next_method, next_kwargs, context)
+            if load.committer == NATIVE:
+                self._submitted = load.table, load.run
             try:
-                self.on_kill()
+                ended = self._end(mark)
+                became = f" Its job {ended[0]} was cancelled." if ended else ""
             except Exception as error:
-                became = f"could not be cancelled ({error}): the next try waits for it"
+                became = f" Its job could not be cancelled ({error}): the next try waits for it."
             raise AirflowException(
                 "The task was deferred for longer than its execution_timeout, "
-                f"{self.execution_timeout}. A job that it had submitted {became}."
+                f"{self.execution_timeout}.{became}"
             )
 
     def on_kill(self) -> None:
         """Cancel the job, and abort what it writes, or finish it if it had decided to commit."""
-        if self._mark is None:
-            return
+        if self._mark is not None:
+            self._end(self._mark)
+
+    def _end(self, mark: JobMark) -> list[str]:
+        """Do so; return the ids of the jobs that were cancelled."""
+        ended = list[str]()
         try:
-            for job in self._unfinished(self._mark):
-                if job.mark.series == self._mark.series:
+            for job in self._unfinished(mark):
+                if job.mark.series == mark.series:
                     self.log.info("Cancelling the job %s", job.id)
                     self._cancel(job.id)
+                    ended.append(job.id)
         finally:
             # Not after the job's end: a decision to abort is final, whatever still runs. What one
             # of Hadoop's committers leaves is settled by the next try, or by recovery.
             if self._submitted is not None:
                 settle_killed(*self._submitted)
+        return ended
 
     @abstractmethod
     def _hand_over(

@@ -530,7 +530,7 @@ class TestDeferred:
         task = operator(service, deferrable=True, execution_timeout=timedelta(hours=3))
         ctx: Any = context(task)
         task.render_template_fields(ctx)
-        with pytest.raises(AirflowException, match=r"3:00:00\. A job .* was cancelled"):
+        with pytest.raises(AirflowException, match=r"3:00:00\. Its job .* was cancelled"):
             task.resume_execution("__fail__", {"error": "Trigger timeout"}, ctx)
         assert service.jobs[0].state == "CANCELLED"
         assert tables.table().job_state(left) == "aborted"
@@ -567,6 +567,31 @@ class TestDeferred:
         with pytest.raises(AirflowException, match=r"max attempts reached"):
             load()
         assert [job.state for job in service.jobs] == ["CANCELLED"]
+
+    @one_service
+    def test_task_whose_trigger_has_failed_says_that_its_job_goes_on(
+        self, service: Service
+    ) -> None:
+        service.goes_on = True
+        self.deferred(service, 1)
+        task = operator(service, deferrable=True)
+        ctx: Any = context(task)
+        task.render_template_fields(ctx)
+        failed: dict[str, Any] = {"error": "Trigger failure", "traceback": ["No module"]}
+        said = r"has not ended, and goes on: the next try waits for it. Trigger failure"
+        with pytest.raises(AirflowException, match=said):
+            task.resume_execution("__fail__", failed, ctx)
+        assert [job.state for job in service.jobs] == [service.running]
+
+    @one_service
+    def test_task_that_was_deferred_for_too_long_without_a_job_says_so(
+        self, service: Service
+    ) -> None:
+        task = operator(service, deferrable=True, execution_timeout=timedelta(hours=3))
+        ctx: Any = context(task)
+        task.render_template_fields(ctx)
+        with pytest.raises(AirflowException, match=r"its execution_timeout, 3:00:00\.$"):
+            task.resume_execution("__fail__", {"error": "Trigger timeout"}, ctx)
 
     @pytest.mark.parametrize("service", ["Glue", "EmrSteps"], indirect=True)
     def test_job_that_goes_on_after_a_wait_that_failed_is_not_said_to_have_ended(
