@@ -174,10 +174,12 @@ def _parse(option: Field[Any], given: str, value: str) -> Any:
 
 
 def _unknown(kind: type[Any], name: str, other: type[Any]) -> InvalidInputError:
-    if _SECRET.search(name):
-        return _secret(f"The option {name!r} looks like a credential")
     names = {plain(name): name for f in fields(kind) for name in _names(f)}
-    near = difflib.get_close_matches(plain(name), names, n=1, cutoff=0.6)
+    # Options of ours have "key" in their names, too: idempotencyKeys is a slip of the pen.
+    is_secret = _SECRET.search(name) is not None
+    near = difflib.get_close_matches(plain(name), names, n=1, cutoff=0.8 if is_secret else 0.6)
+    if is_secret and not near:
+        return _secret(f"The option {name!r} looks like a credential")
     if near:
         remedy = f"Is {names[near[0]]} meant?"
     elif "endpoint" in name.lower() or "region" in name.lower():

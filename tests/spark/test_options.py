@@ -125,6 +125,7 @@ def test_an_empty_partition_by_is_an_unpartitioned_table():
     [
         ("replacePartition", "Is replacePartitions meant?"),
         ("partition", "Is partitionBy meant?"),
+        ("idempotencyKeys", "Is idempotencyKey meant?"),
         ("endpoint", "AWS_ENDPOINT_URL"),
         ("columns", "for reading only"),
         ("xyz", "There are path, partitionBy"),
