@@ -34,7 +34,7 @@ def conflicts(
 ) -> None:
     """Find runs that conflict over partitions, since the last look: who removed whose rows, or gave
     way to whom, and what is visible. A record of runs that cannot be read counts as not settled."""
-    from ..maintenance.conflicts import as_members, find_here, stored_names
+    from ..maintenance.conflicts import as_members, find_here, how_to_settle, stored_names
 
     opened = Table(table)
     names = stored_names(opened, partition) if partition else None
@@ -61,6 +61,8 @@ def conflicts(
     nothing = "No runs conflict, as far as their records could be read." if unread else _NOTHING
     print_rows(as_json, _COLUMNS, _rows(every), document, nothing)
     _say_errors(every)
+    if any(not it.is_settled for it in every):
+        say(how_to_settle(opened.root.url))
     for why in unread:
         say(f"cannot be read, so it counts as not settled: {why}")
     for why in notes:
@@ -88,18 +90,18 @@ def resolve(
 
     done = resolve_by_restore(Table(table), policy, partition, apply)
     document = {"conflicts": [as_members(it) for it in done]}
-    print_rows(as_json, _COLUMNS, _rows(done), document, "No conflict is on record.")
+    print_rows(as_json, _COLUMNS, _rows(done, not apply), document, "No conflict is on record.")
     _say_errors(done)
     if done and not apply:
         say(DRY)
     look_where([it for it in done if not it.is_settled])
 
 
-def _rows(conflicts: Iterable[RunConflict]) -> list[tuple[object, ...]]:
+def _rows(conflicts: Iterable[RunConflict], planned: bool = False) -> list[tuple[object, ...]]:
     from ..maintenance.conflicts import became, outcome
 
     return [
-        (it.name, run, run.rank, run.attempt, run.job, run.rows, became(run), outcome(it))
+        (it.name, run, run.rank, run.attempt, run.job, run.rows, became(run), outcome(it, planned))
         for it in conflicts
         for run in it.runs
     ]

@@ -70,7 +70,7 @@ def resolve_conflicts_job(
         left = [f"{it.table}: {one}" for it in done for one in it.unresolved]
         settled = sum(len(it.conflicts) for it in done) - len(left)
         report = {
-            "report": dg.MetadataValue.md(conflicts_as_markdown(done)),
+            "report": dg.MetadataValue.md(conflicts_as_markdown(done, planned=not apply)),
             "settled" if apply else "would_settle": settled,
             "unresolved": len(left),
             "unread": sum(len(it.unread) for it in done),

@@ -520,23 +520,26 @@ def decider(said: Settlement) -> str:
     return str(ConflictingRun("", "", 0.0, said.by)) or "somebody"
 
 
-def conflicts_as_markdown(found: Sequence[ConflictReport]) -> str:
-    """Write a page about the conflicts, those that nobody has settled first."""
+def conflicts_as_markdown(found: Sequence[ConflictReport], planned: bool = False) -> str:
+    """Write a page about the conflicts, those that nobody has settled first.
+
+    :param planned: nothing was done yet.
+    """
     lines = ["# Conflicts of runs", ""]
     for it in found:
         lines += [f"## {escaped(it.table)}", ""]
         read = ", as far as their records could be read" if it.unread else ""
-        lines += conflict_lines(it.conflicts) or [f"No runs conflict{read}.", ""]
+        lines += conflict_lines(it.conflicts, planned) or [f"No runs conflict{read}.", ""]
         lines += [f"* could not be read: {escaped(why)}" for why in it.unread[:MOST_CONFLICTS]]
         lines += [f"* {escaped(why)}" for why in it.notes]
     return "\n".join(lines)
 
 
-def conflict_lines(conflicts: Sequence[RunConflict]) -> list[str]:
+def conflict_lines(conflicts: Sequence[RunConflict], planned: bool) -> list[str]:
     """Write conflicts as Markdown tables, one for each partition."""
     lines = []
     for it in sorted(conflicts, key=lambda it: (it.is_settled, it.partition))[:MOST_CONFLICTS]:
-        lines += [f"### {escaped(it.name)}: {outcome(it)}", "", f"Cause: {it.cause}.", ""]
+        lines += [f"### {escaped(it.name)}: {outcome(it, planned)}", "", f"Cause: {it.cause}.", ""]
         if it.settlement is not None and it.settlement.error:
             lines += [escaped(it.settlement.error), ""]
         lines += ["| run | rank | attempt | job | rows | |", "|---|---|---|---|---|---|"]
@@ -555,8 +558,19 @@ def became(run: ConflictingRun) -> str:
     return "gave way" if run.gave_way else "removed"
 
 
-def outcome(conflict: RunConflict) -> str:
-    """Say whether a conflict is settled, and by whom."""
+def how_to_settle(url: str) -> str:
+    """Say what to do about conflicts of a table that nobody has settled."""
+    return (
+        f"Say which run is to stand: zero-rename resolve {url} --policy newest_run --apply (or "
+        "prefer=A,B, or keep=JOB), or ResolveConflictsOperator."
+    )
+
+
+def outcome(conflict: RunConflict, planned: bool = False) -> str:
+    """Say whether a conflict is settled, and by whom.
+
+    :param planned: nothing was done yet.
+    """
     said = conflict.settlement
     if said is None:
         return "not settled"
@@ -564,4 +578,5 @@ def outcome(conflict: RunConflict) -> str:
     stands = conflict.run(said.stands)
     if said.error:
         return f"not settled ({escaped(who)})"
-    return f"settled for {stands} ({escaped(who)})" if stands else f"settled ({escaped(who)})"
+    done = "would be settled" if planned else "settled"
+    return f"{done} for {stands} ({escaped(who)})" if stands else f"{done} ({escaped(who)})"

@@ -15,7 +15,7 @@ from ..committer.upkeep.recovery import is_lasting
 from ..committer.upkeep.verify import Finding, FindingKind
 from ..s3a.verification.markers import verify_markers
 from ..tables.table_at import delta_at
-from .conflicts import ConflictOrder, find_at, resolve_found
+from .conflicts import ConflictOrder, find_at, how_to_settle, resolve_found
 from .delta import why_left, write_due_checkpoint
 from .destinations import NOTHING
 from .purging import PurgeOrder, SettledJob, purge_destination
@@ -142,8 +142,8 @@ def _settle_conflicts(
     told = done.person if order.fails or order.policy is not None else done.notes
     for it in left:
         why = it.settlement.error if it.settlement is not None else ""
-        said = f"conflict over {it.name}: {it}" + (f" Not settled: {why}" if why else "")
-        told.append(escaped(said))
+        more = f"Not settled: {why}" if why else how_to_settle(table.root.url)
+        told.append(escaped(f"conflict over {it.name}: {it} {more}"))
     told += [f"conflicts, not read: {escaped(why)}" for it in found for why in it.unread]
     done.notes += [f"conflicts: {escaped(why)}" for it in found for why in it.notes]
 

@@ -336,7 +336,8 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         from ..maintenance.conflicts import as_members, conflicts_as_markdown
 
         url = table.root.url
-        page = conflicts_as_markdown([ConflictReport(url, "", tuple(done), 0.0, 0.0)])
+        found = [ConflictReport(url, "", tuple(done), 0.0, 0.0)]
+        page = conflicts_as_markdown(found, planned=not self.apply)
         self.log.info("%s", page)
         left = [it for it in done if not it.is_settled]
         report = {

@@ -638,8 +638,10 @@ class TestConflicts:
         assert told == [("run 1", "1", True), ("run 2", "2", False)]
         again = invoke("conflicts", url)
         assert (again.exit_code, "not settled" in again.stdout) == (1, True)
+        assert f"zero-rename resolve {url} --policy" in again.stderr
         dry = invoke("resolve", url, "--policy", "keep=d/1/load")
         assert "--apply" in dry.stderr
+        assert "would be settled for" in " ".join(dry.stdout.split())
         (done,) = as_json("resolve", url, "--policy", "keep=d/1/load", "--apply")["conflicts"]
         assert (done["settled"], done["settlement"]["how"]) == (True, "kept")
         assert late.to_arrow(["value"])["value"].to_pylist() == [1]
