@@ -561,8 +561,8 @@ def became(run: ConflictingRun) -> str:
 def how_to_settle(url: str) -> str:
     """Say what to do about conflicts of a table that nobody has settled."""
     return (
-        f"Say which run is to stand: zero-rename resolve {url} --policy newest_run --apply (or "
-        "prefer=A,B, or keep=JOB), or ResolveConflictsOperator."
+        f"Say which run is to stand: zero-rename resolve {url} --policy newest_run --apply, or "
+        "ResolveConflictsOperator; there are policies that name a DAG or a job, too."
     )
 
 
