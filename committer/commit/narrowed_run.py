@@ -100,7 +100,8 @@ def as_planned(
     :param earlier: ``None``: none has committed. Then only a task that has been tried before asks.
     :param write_id: makes the ids of what is written.
     :raises InvalidInputError: a plan has narrowed the run, and the job is none that can be; or it
-        comes too late, and nobody knows whether it was cleared by that plan.
+        may not write what it is to make again; or it comes too late, and nobody knows whether it
+        was cleared by that plan.
     """
     root, spec = opened.root, opened.spec
     mine = spec.owner.cleared
@@ -121,6 +122,7 @@ def as_planned(
             yield from end_narrowing(root, left, write_id())
             logger.info("%s: a plan for the run %s is over", root.url, said.idempotency_key)
             return opened
+        _refuse_elsewhere(opened, said)
         if not said.whole:
             _refuse_other_kinds(opened, said)
             yield from _check_in_time(opened, left, write_id)
@@ -195,6 +197,26 @@ def _refuse_additions(opened: OpenedJob, said: Narrowing) -> None:
         key=recompute_key(opened.root, said.idempotency_key),
         remedy="To add its rows all the same, remove that object and clear the task by hand; or "
         "resolve the conflict for the run that replaced the partition.",
+    )
+
+
+def _refuse_elsewhere(opened: OpenedJob, said: Narrowing) -> None:
+    """Refuse a job that may not write what the run is to make again: what the run has there would
+    go, and nothing come. A mapped task whose list has changed loads another partition by its
+    index."""
+    may_write = opened.spec.allowed_partitions
+    left = [] if may_write is None else sorted(it for it in said.partitions if it not in may_write)
+    if not left:
+        return
+    only = first_few(sorted(may_write)) if isinstance(may_write, frozenset) else "what fits"
+    raise InvalidInputError(
+        f"A plan lets this run make {first_few(left)} again, and its job may write {only} only: "
+        "the rows that the run has loaded there would go, and none come. Nothing was written.",
+        job=opened.job,
+        key=recompute_key(opened.root, said.idempotency_key),
+        remedy="See which partitions the task loads now; one that is mapped over a list loads "
+        "others once that has changed. To let it load these, remove that object and clear the "
+        "task.",
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import Bucket
 
 from support.command_line import as_json, invoke
-from zero_rename.committer import CommitConflictError, Content, FileOptions
+from zero_rename.committer import CommitConflictError, Content, FileOptions, InvalidInputError
 from zero_rename.committer.format.records.data_file import DataFile
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import LineageState as State
@@ -274,6 +274,19 @@ class TestNarrowed(test_lineage.TestNarrowed):
         with pytest.raises(CommitConflictError, match="has changed day=5 since a plan"):
             self.again(backfill, 1, 5)
         assert self.values(backfill) == {0: [*range(5), *range(6, 31)], 66: [5]}
+
+    def test_task_that_loads_another_partition_by_now_takes_none_out(self, bare: Lake) -> None:
+        """As one that is mapped over a list which has changed."""
+        bare.raw(b"1")
+        self.load(bare, 0, 5, replace_partitions=("day=5",))
+        bare.raw(b"2")
+        load = self.load
+        self.load = lambda lake, clear: load(lake, clear, 6, replace_partitions=("day=6",))  # type: ignore[method-assign]
+        with pytest.raises(
+            InvalidInputError, match="make day=5 again, and its job may write day=6"
+        ):
+            self.again(bare, 1, 5)
+        assert self.values(bare) == {0: [5]}
 
 
 class TestLeftEmpty(test_lineage.TestLeftEmpty):

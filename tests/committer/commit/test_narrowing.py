@@ -332,6 +332,15 @@ def test_of_two_plans_at_once_one_is_left(run: Backfill) -> None:
     assert not run.table.run(leave_narrowing(root, said[2], left))
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_job_that_is_about_other_partitions_by_now_is_refused(run: Backfill, whole: bool) -> None:
+    """As by a mapped task whose list has changed: it took out what the run had loaded."""
+    run.narrow(1, 3, whole=whole)
+    with pytest.raises(InvalidInputError, match="make day=3 again, and its job may write day=1, d"):
+        run.load({1: 11, 4: 41}, clear=1, replace_partitions=("day=1", "day=4"))
+    assert run.days == [(1, 10), (2, 20), (3, 30)]
+
+
 @pytest.mark.parametrize(
     "policy",
     [
