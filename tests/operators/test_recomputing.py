@@ -25,7 +25,7 @@ of_the_whole = pytest.mark.skipif(
     not os.environ.get(WHOLE), reason="minutes of a whole Airflow: make airflow-life"
 )
 #: What a table is made from: a week of two days, a month and a year of all there is; a copy of days
-#: by one run, each as ten times what the day is.
+#: by one run, each as ten times what the day is; a day by each instance of a mapped task.
 _JOB = """
 import os
 import pyarrow as pa
@@ -38,6 +38,7 @@ lake, _, name = url.rpartition("/")
 part = int(os.environ["PART"])
 source = {"monthly": "weekly", "yearly": "monthly"}.get(name, "daily")
 some = [("part", ">=", 2 * part), ("part", "<", 2 * part + 2)] if name == "weekly" else None
+some = [("part", "=", part)] if name == "mapped" else some
 scan = Table(f"{lake}/{source}").scan(filter=some)
 rows = scan.to_arrow()
 options = read_writer_options({"path": url, "partitionBy": "part"}, os.environ)
@@ -77,6 +78,15 @@ with DAG("copied", schedule=None):
         task_id="load", application="{job}", table="copied", mode="overwrite", partition="*",
         env_vars={{"PART": "0"}},
     )
+with DAG("mapped", schedule=None):
+    ZeroRenameSparkSubmitOperator.partial(
+        task_id="load", application="{job}", table="mapped", mode="overwrite",
+        max_active_tis_per_dagrun=1,  # moto is for one writer at a time.
+    ).expand_kwargs([
+        {{"partition": f"part={{part}}", "env_vars": {{"PART": str(part)}}}} for part in range(4)
+    ])
+with DAG("recompute_mapped", schedule=None):
+    RecomputeOperator(task_id="again", targets=["mapped"], poll_interval=1)
 for version in ("1", "2"):
     with DAG(f"recompute_by_{{version}}", schedule=None):
         RecomputeOperator(
@@ -276,3 +286,21 @@ def test_only_what_is_asked_for_of_a_run(lake: Lake) -> None:
     lake.day(1, 201)
     lake.clear("copied", first)
     assert lake.value("copied") == {0: 1000, 1: 2010, 2: 20, 3: 1030}
+
+
+@of_the_whole
+def test_instances_of_a_mapped_task_are_run_again_by_themselves(lake: Lake) -> None:
+    for part in range(4):
+        lake.day(part, 10**part)
+    run = lake.load("mapped")
+    assert lake.recompute("recompute_mapped") == []
+    lake.day(1, 11)
+    lake.day(3, 1003)
+    (layer,) = lake.recompute("recompute_mapped")
+    assert sorted(layer) == [("mapped", "part=1"), ("mapped", "part=3")]
+    assert lake.value("mapped") == {0: 1, 1: 11, 2: 100, 3: 1003}
+    path = f"dags/mapped/dagRuns/{run}/taskInstances/load/listMapped"
+    found = lake.airflow.call("GET", path)["task_instances"]
+    tries = {it["map_index"]: it["try_number"] for it in found}
+    assert tries == {0: 1, 1: 2, 2: 1, 3: 2}
+    assert lake.recompute("recompute_mapped") == []
