@@ -136,6 +136,7 @@ def look_up(
     *,
     lost: bool = False,
     code_versions: Mapping[str, str] | None = None,
+    may_be_empty: bool = False,
 ) -> LineageGraph:
     """The graph behind tables: of each table a snapshot, and a request for each job whose files the
     partitions hold that are looked at.
@@ -145,6 +146,7 @@ def look_up(
     :param lost: look, too, whether the files are there: a listing of each table.
     :param code_versions: by table, the present version of its program's code: rows that another one
         made, or of which it is not known, are stale. Of tables that are not named any is right.
+    :param may_be_empty: leave out partitions that hold no rows; ``False``: they are refused.
     :raises TableNotFoundError: a target's table is not there, or one with a code version.
     :raises InvalidInputError: a target is no table or holds no such partition, or a code version is
         none.
@@ -156,7 +158,7 @@ def look_up(
     }
     wanted: set[Place] = set()
     for target in targets:
-        wanted |= _places(tables, target)
+        wanted |= _places(tables, target, may_be_empty)
     nodes: dict[Place, JobNode] = {}
     front, seen = set(wanted), set(wanted)
     while front:
@@ -204,12 +206,14 @@ def _located(tables: KnownTables, target: str) -> tuple[TableNow, str | None]:
     raise found[0]
 
 
-def _places(tables: KnownTables, target: str) -> set[Place]:
+def _places(tables: KnownTables, target: str, may_be_empty: bool) -> set[Place]:
     table, partition = _located(tables, target)
     url = table.url
     if partition is None:
         return {(url, name) for name in table.contents}
     if partition not in table.contents:
+        if may_be_empty:
+            return set()
         raise InvalidInputError(
             f"The table holds no rows in {partition}.",
             table=url,

@@ -87,7 +87,9 @@ class Recomputing:
                 return progress, False
         # Before the plan: a run that ends after this look has loaded what the plan calls stale.
         started = self._started(api, progress)
-        made = plan_for(self.hook, progress.targets, self.lost, self.narrow, self.code_versions)
+        # What was run again may have left a target empty.
+        how = (self.lost, self.narrow, self.code_versions, bool(progress.layers))
+        made = plan_for(self.hook, progress.targets, *how)
         found = made.plan
         if not progress.layers or found.refused:
             log_plan(made)
@@ -242,12 +244,18 @@ def plan_for(
     lost: bool,
     narrow: bool,
     code_versions: Mapping[str, str],
+    may_be_empty: bool = False,
 ) -> MadePlan:
-    """What there is to run again now, as :class:`Recomputing` is told; nothing is done."""
+    """What there is to run again now, as :class:`Recomputing` is told; nothing is done.
+
+    :param may_be_empty: whether targets may hold no rows.
+    """
     # On use: DAG files are parsed by processes that look at nothing.
     from ..lineage import LineageState, look_up, plan
 
-    graph = look_up(targets, hook.get_conn(), lost=lost, code_versions=code_versions)
+    graph = look_up(
+        targets, hook.get_conn(), lost=lost, code_versions=code_versions, may_be_empty=may_be_empty
+    )
     unknown = sum(it.state is LineageState.UNKNOWN for it in graph.partitions())
     return MadePlan(plan(graph, narrow), unknown)
 

@@ -190,10 +190,10 @@ class TestBetweenPlanAndClear:
         self.week(tables, clear=0)
         tables.load(1, rows=5, mode="overwrite", inputs=())
 
-        def run(*programs: Callable[[], Any]) -> dict[str, Any]:
+        def run(*programs: Callable[[], Any], targets: str = "weekly") -> dict[str, Any]:
             api = contextlib.nullcontext(Server(*programs))
             monkeypatch.setattr(clearing, "airflow_api", lambda conn_id: api)
-            targets = tables.url("weekly")
+            targets = tables.url(targets)
             task = RecomputeOperator(
                 task_id="again", targets=targets, poll_interval=0, deferrable=False
             )
@@ -201,13 +201,14 @@ class TestBetweenPlanAndClear:
 
         return run
 
-    def week(self, tables: Tables, clear: int, rows: int = 2, week: int = 1) -> None:
+    def week(self, tables: Tables, clear: int, rows: int = 2, week: int = 1, **more: Any) -> None:
         """A try of the week's run."""
         owner = Owner("flights", f"{week}", "load", try_number=clear + 1, series=f"x {clear}")
         policy = {
             "owner": owner,
             "idempotency_key": f"flights/{week}/load",
             "on_repeat": "replace_own",
+            **more,
         }
         read = [tables.table().snapshot()]
         tables.load(week, name="weekly", rows=rows, mode="overwrite", inputs=read, **policy)
@@ -233,6 +234,19 @@ class TestBetweenPlanAndClear:
         found = recompute(lambda: self.week(tables, clear=1, rows=3))
         assert [len(layer) for layer in found["layers"]] == [1]
         assert tables.table("weekly").to_arrow().num_rows == 3
+        assert self.left(tables) == [True]
+
+    @pytest.mark.parametrize("partition", ["", "/day=1"])
+    def test_nothing_is_left_of_it(
+        self, tables: Tables, recompute: Callable[..., Any], partition: str
+    ) -> None:
+        """A target that was named failed as one that holds no rows, once it was made again."""
+        named: dict[str, Any] = {"replace_partitions": ("day=1",)}
+        found = recompute(
+            lambda: self.week(tables, clear=1, rows=0, **named), targets=f"weekly{partition}"
+        )
+        assert [len(layer) for layer in found["layers"]] == [1]
+        assert tables.table("weekly").to_arrow().num_rows == 0
         assert self.left(tables) == [True]
 
     def test_it_ends_and_has_made_nothing(
