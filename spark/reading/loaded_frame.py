@@ -90,11 +90,18 @@ class LoadedFiles:
             state = replace(state, files=state.files[:_LOOKED_AT])
         wanted = {file.key for file in wanted_files(state, fitting)}
         unread = [file for file in state.files if file.key not in wanted]
-        if self.paths is None or not state.partition_by or state.log_version is not None:
-            return unread  # Spark does not know the partitions of a log's files.
+        if self.paths is None or not state.partition_by:
+            return unread
         condition = PartitionCondition(fitting, state.schema, state.partition_by, None)
         opened = {name for name in {file.partition for file in unread} if name in condition}
-        return [file for file in unread if file.partition in opened]
+        # Of this package's files in a log, which lie in no directories of partitions, Spark does
+        # not know the partitions.
+        in_no_directory = state.log_version is not None
+        return [
+            file
+            for file in unread
+            if file.partition in opened or (in_no_directory and not file.is_foreign)
+        ]
 
     def _path(self, file: DataFile) -> str:
         """The path of a file as a literal of SQL."""

@@ -679,6 +679,26 @@ class TestDeltaTable:
         assert load(spark, url, columns=["day"], where="n = 1").collect() == [(8,)]
         assert load(spark, url, where="day = 7").groupBy("day").count().collect() == [(7, 2)]
 
+    def test_where_behind_load_skips_partitions_of_others_by_their_directories(
+        self,
+        spark: Any,
+        url: str,
+        native_application: Application,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        for day in range(20):
+            put_foreign(url, f"day={day}/theirs.parquet", pa.table({"n": [day]}))
+        DeltaTable(url).adopt(apply=True)
+        with DeltaTable(url).job() as job:
+            job.write(spark.sql("select 1L n, 50 day").toArrow())
+        found = load(spark, url).where("day = 3")
+        assert found.collect() == [(3, 3)]
+        assert opened(native_application, url, found)[:1] == ["day=3"]
+        assert len(opened(native_application, url, found)) == 2
+        assert "in vain" not in caplog.text
+        load(spark, url).where("n = 100")
+        assert "opens 21 of 21 files in vain" in caplog.text
+
     @pytest.mark.parametrize(
         ("kind", "values"),
         [
