@@ -20,7 +20,8 @@ import zero_rename.operators.spark_submit  # noqa: E402
 from zero_rename import __version__  # noqa: E402
 
 # Their providers are not in the environment of the checkout (tools/environments.py).
-with mock(["airflow.providers.cncf", "airflow.providers.databricks", "kubernetes"]):
+_LACKING = ("kubernetes", "kubernetes_asyncio")
+with mock(["airflow.providers.cncf", "airflow.providers.databricks", *_LACKING]):
     import zero_rename.operators.databricks
     import zero_rename.operators.spark_kubernetes  # noqa: F401
 
