@@ -217,7 +217,8 @@ def delete(
     (found,) = plain([done])
     print_rows(as_json, ("partition", "action"), rows, found, "No row fits: nothing is deleted.")
     if done.partitions and not as_json:
-        does = "were" if apply else "would be"
-        say(f"{done.rows.deleted:,} rows {does} deleted, {done.rows.unchanged:,} looked at stay.")
+        one, many = ("row was", "rows were") if apply else ("row would be", "rows would be")
+        gone, kept = counted(done.rows.deleted, one, many), done.rows.unchanged
+        say(f"{gone} deleted; {kept:,} of the rows looked at {'stays' if kept == 1 else 'stay'}.")
     if done.partitions and not apply:
         say(DRY)

@@ -30,7 +30,7 @@ def ids(table: Table) -> set[int | None]:
 def test_it_counts_and_deletes(table: Table) -> None:
     url = table.root.url
     counted = invoke("delete", url, "--where", "id >= 2")
-    assert "2 rows would be deleted, 2 looked at stay." in counted.output
+    assert "2 rows would be deleted; 2 of the rows looked at stay." in counted.output
     assert "--apply" in counted.output
     assert ids(table) == {1, 2, 3, None}
     found = as_json("delete", url, "--where", "ID >= 2", "--where", "day = 1", "--apply")
