@@ -360,8 +360,8 @@ def _rule(root: TableRoot, longest: float, days: int | None) -> LifecycleRule:
     if days is not None and days < least:
         raise InvalidInputError(
             f"A rule of {counted(days, 'day')} would abort uploads that a job may still complete: "
-            f"jobs may take {longest / 3600:.0f} h here and their recovery {RECOVERY / 3600:.0f} h. "
-            "Nothing was changed.",
+            f"jobs may take {longest / 3600:.0f} h here and their recovery {RECOVERY / 3600:.0f} h."
+            " Nothing was changed.",
             remedy=f"Give --days {least} or more, or say how long the longest job is "
             "(--max-duration).",
         )
