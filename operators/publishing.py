@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import (
     BaseOperator,
 )
 
-from ..committer.errors import JobFencedError
+from ..committer.errors import InvalidInputError, JobFencedError
 from ..orchestration.runs.arguments import Parser, read_flag, read_text
 from ..orchestration.runs.reports import commit_report, summary
 from ..orchestration.table_names import check_catalog, check_table_name
@@ -88,6 +88,12 @@ class PublishLoadOperator(TaskArguments, BaseOperator):
         """
         with final_where_refused(), ended_for_good():
             self.read_arguments()
+            if not self.job:
+                raise InvalidInputError(
+                    "job names no job: the load has left none. Nothing was published.",
+                    remedy="See what the load has returned, and that its trigger rules let this "
+                    "task run only after it.",
+                )
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             if catalog := hook.catalog_of(self.catalog):
                 check_catalog(catalog)

@@ -301,6 +301,10 @@ class TestWriteAuditPublish:
         with pytest.raises(AirflowFailException, match="was aborted"):
             self.publish(tables, report["job"])
 
+    def test_publication_behind_a_load_that_has_left_no_job_says_so(self, tables: Tables) -> None:
+        with pytest.raises(AirflowFailException, match=r"the load has left none\. Nothing was pub"):
+            self.publish(tables, "")
+
     def abort(self, tables: Tables, job: str) -> Any:
         task = AbortLoadOperator(task_id="abort", table=tables.url(), job=job)
         return run_task(task, task_context(task))
