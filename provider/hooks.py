@@ -69,21 +69,11 @@ class ZeroRenameHook(BaseHook):
         # S3Hook itself falls back to boto3's chain where the connection is missing, which would
         # write with whatever identity the worker happens to have.
         aws_conn_id = self.settings.aws_conn_id
-        known = _find(aws_conn_id, DEFAULT_AWS_CONN_ID)
-        if known is not None and known.conn_type != "aws":
-            # The Amazon provider only warns, and asks AWS with the worker's own identity.
-            raise InvalidInputError(
-                f"The connection {aws_conn_id!r} has the type {known.conn_type!r}, not 'aws'; "
-                "nothing was read or written.",
-                remedy="Name a connection of type aws (Amazon Web Services) in aws_conn_id.",
-            )
-        made = S3Hook(aws_conn_id=None if known is None else aws_conn_id)
-        if known is not None:
+        is_there = has_aws_connection(aws_conn_id)
+        made = S3Hook(aws_conn_id=aws_conn_id if is_there else None)
+        if is_there:
             with self._making_session():
-                # S3Hook looks it up once more, and goes on without it where that fails.
-                found = made.conn_config.conn_id
-            if not isinstance(found, str):
-                raise unanswered(aws_conn_id, "the secrets backend")
+                check_found_again(made)
         return made
 
     def get_conn(self) -> Any:
@@ -310,6 +300,33 @@ class ZeroRenameHook(BaseHook):
             return True, f"{table.root.url.removesuffix('/t')} can be listed."
         except (ZeroRenameError, AirflowNotFoundException) as error:
             return False, str(error)
+
+
+def has_aws_connection(conn_id: str) -> bool:
+    """Tell whether there is an AWS connection; the default one may be missing. The amazon provider
+    only warns of others that are, and asks AWS with the worker's own identity.
+
+    :raises InvalidInputError: it is named and does not exist, or is of another type.
+    :raises StoreUnreachableError: nobody knows whether it is missing.
+    """
+    known = _find(conn_id, DEFAULT_AWS_CONN_ID)
+    if known is not None and known.conn_type != "aws":
+        raise InvalidInputError(
+            f"The connection {conn_id!r} has the type {known.conn_type!r}, not 'aws'; "
+            "nothing was read or written.",
+            remedy="Name a connection of type aws (Amazon Web Services) in aws_conn_id.",
+        )
+    return known is not None
+
+
+def check_found_again(hook: Any) -> None:
+    """See that a hook of the amazon provider has its connection, which is there: it looks that up
+    itself, and goes on without it where that fails.
+
+    :raises StoreUnreachableError: it has none.
+    """
+    if not isinstance(hook.conn_config.conn_id, str):
+        raise unanswered(hook.aws_conn_id, "the secrets backend")
 
 
 def _find(conn_id: str, optional: str) -> Any:

@@ -20,6 +20,8 @@ from ...orchestration.runs.arguments import (
 )
 from ...orchestration.submit.seen_jobs import described, seen_by_driver
 from ...orchestration.submit.service_words import spark_driver, with_driver_words
+from ...provider.failures import final_where_refused
+from ...provider.hooks import check_found_again, has_aws_connection
 from .service_load import ServiceLoadOperator
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ...orchestration.submit.job_mark import JobMark
     from ...s3a.hadoop.effective_settings import Layer
     from ...s3a.services import ServiceJob
+    from .load import TableLoad
 
 #: Seconds that a job is waited for, unless told otherwise: the amazon provider's own limits, some
 #: 25 to 75 minutes, would end loads that are well. ``execution_timeout`` is the task's limit.
@@ -58,6 +61,7 @@ class AwsLoadOperator(ServiceLoadOperator):
     pause: int | None = 60
     deferrable: bool
     hook: Any
+    aws_conn_id: str | None
 
     def __init__(
         self,
@@ -72,6 +76,12 @@ class AwsLoadOperator(ServiceLoadOperator):
             kwargs["waiter_delay"] = delay
             kwargs["waiter_max_attempts"] = waiter_max_attempts or attempts
         super().__init__(**kwargs)
+
+    def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
+        with final_where_refused():
+            if self.aws_conn_id and has_aws_connection(self.aws_conn_id):
+                check_found_again(self.hook)
+        return super()._load(context, load)
 
     def _client(self) -> dict[str, Any]:
         """What the provider's triggers are told of the connection."""

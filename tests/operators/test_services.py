@@ -763,6 +763,16 @@ class TestRefused:
         with pytest.raises(InvalidInputError, match=message):
             operator(service, **arguments)
 
+    def test_connection_of_the_service_that_does_not_exist_or_is_another(
+        self, service: Service, connect: Connect
+    ) -> None:
+        """The provider would ask the service with the worker's own identity."""
+        connect("elsewhere", "http", host="aws.example")
+        for conn_id, said in (("nowhere", "no Airflow connection"), ("elsewhere", "type 'http'")):
+            with pytest.raises(AirflowFailException, match=said):
+                run(service, aws_conn_id=conn_id)
+        assert service.jobs == []
+
     def test_a_place_that_is_none(self, service: Service) -> None:
         with pytest.raises(AirflowFailException, match="package_location='/tmp'"):
             run(service, package_location="/tmp", ship_package=True)
