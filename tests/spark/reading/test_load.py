@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -67,7 +68,7 @@ def test_a_join_sends_a_table_to_all_executors_if_it_is_small(spark, url, thresh
     wanted = spark.range(0, 1000, 1, 2).withColumnRenamed("id", "n")
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", threshold)
     try:
-        joined = load(spark, url).join(wanted, "n", "right").groupBy().count()
+        joined: Any = load(spark, url).join(wanted, "n", "right").groupBy().count()
         assert joined.collect() == [(1000,)]
         plan = joined._jdf.queryExecution().executedPlan().toString()
     finally:
