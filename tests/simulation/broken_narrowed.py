@@ -42,7 +42,16 @@ def takes_back_all(context, opened, results):
 _targets = commit._targets
 
 
-@breaks((opening, "as_planned"), NARROWED_AND_LOADED, CONCURRENT)
+def _goes_by_no_planned_version(opened, request, state):
+    return _changed(replace(opened, planned={}), request, state)
+
+
+@breaks(
+    (opening, "as_planned"),
+    NARROWED_AND_LOADED,
+    CONCURRENT,
+    also=[(claim, "_changed", _goes_by_no_planned_version)],
+)
 def ignores_the_run_s_last_job(opened, earlier, write_id):
     left = yield from read_narrowing(ROOT, RUN)
     if earlier is not None and left is not None:
