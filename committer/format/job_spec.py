@@ -521,16 +521,8 @@ def partition_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] |
     :param name: the argument's, for the error.
     :raises InvalidInputError: a text in the place of a list, or something else than texts.
     """
-    if given is None:
-        return None
-    names = texts_in(given)
-    if names is None:
-        one = given if isinstance(given, str) and given else "day=2013-01-01"
-        raise InvalidInputError(
-            f"{name}={given!r} is not a list of partition paths; nothing was sent.",
-            remedy=f"Give a list of texts: {name}={[one]!r}.",
-        )
-    return tuple(dict.fromkeys(names))
+    names = _listed(name, given, "partition paths", "day=2013-01-01")
+    return None if names is None else tuple(dict.fromkeys(names))
 
 
 def column_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -540,13 +532,24 @@ def column_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] | No
     :raises InvalidInputError: a text in the place of a list, which would name a column by each of
         its letters; or something else than texts.
     """
+    return _listed(name, given, "columns", "day")
+
+
+def _listed(
+    name: str, given: Sequence[str] | None, kind: str, example: str
+) -> tuple[str, ...] | None:
+    """Return the texts of an argument that is a list of them.
+
+    :param kind: what they name, for the error.
+    :param example: one of them, where the argument shows none.
+    """
     if given is None:
         return None
     names = texts_in(given)
     if names is None:
-        one = given if isinstance(given, str) and given else "day"
+        one = given if isinstance(given, str) and given else example
         raise InvalidInputError(
-            f"{name}={given!r} is not a list of columns; nothing was sent.",
+            f"{name}={given!r} is not a list of {kind}; nothing was sent.",
             remedy=f"Give a list of texts: {name}={[one]!r}.",
         )
     return names

@@ -355,8 +355,8 @@ class Keys:
 
     @property
     def environment(self) -> dict[str, str]:
-        """As boto3's variables. Those that these keys have no value for are empty: what a host has
-        there belongs to keys of its own, and boto3 would take it for these keys'."""
+        """The variables by which boto3 finds these keys. Those without a value are empty: what the
+        host has there belongs to other keys, and boto3 would use it with these."""
         return {
             "AWS_ACCESS_KEY_ID": self.access,
             "AWS_SECRET_ACCESS_KEY": self.secret,

@@ -136,8 +136,8 @@ def _first_of(errors: dict[int, Exception]) -> Exception | None:
 
 
 def _gist(error: Exception) -> str:
-    """What an error tells besides the request that met it: where the store does not answer, the
-    bucket is not there or the keys are wrong, all requests are told the same."""
+    """Return what an error is about: the same of all requests where the store does not answer, the
+    bucket is not there or the keys are wrong; else its own message."""
     if isinstance(error, StoreUnreachableError) or (
         isinstance(error, StoreRefusedError) and (error.no_bucket or error.no_keys)
     ):

@@ -257,8 +257,8 @@ class OpenedJob:
 
     @property
     def empties_only(self) -> frozenset[str] | None:
-        """Of a replace that does not name what it empties, the partitions that it may empty: those
-        that a plan has seen; ``None``: all. Columns are overwritten in all partitions or none."""
+        """The partitions that a replace may empty where it does not name them: those that a plan
+        has seen; ``None``: all. Columns are overwritten in all partitions or none."""
         is_bound = self.planned and self.partition_by
         if not is_bound or self.spec.schema_mode is SchemaMode.OVERWRITE:
             return None
