@@ -82,6 +82,7 @@ def test_a_base_that_is_given(spark, url, frame):
     assert numbers(url) == [1, 2, 3, 4]
 
 
+@pytest.mark.usefixtures("nothing_loaded")
 def test_what_a_run_s_job_was_made_of_is_told(spark, url, monkeypatch):
     """By both readers."""
     append(url, (1, "x"), (2, "y"))

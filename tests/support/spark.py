@@ -6,8 +6,10 @@ A plugin of ``tests/conftest.py``: a fixture that two folders import is two fixt
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from support.moto_server import S3Server
 from support.preloaded_daemon import preloading_python
 from support.waiting import STUCK
 from zero_rename.spark.startup.launch import jvm_options, worker_python
+from zero_rename.spark.worker import application_of
 
 #: Settings of every session in tests: nothing but loopback, nothing to clean up.
 SETTINGS = {
@@ -123,6 +126,15 @@ def planned_once(spark: Any) -> Iterator[None]:
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     yield
     spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+@pytest.fixture
+def nothing_loaded(spark: Any) -> None:
+    """The shared session as if it had loaded nothing: after a hundred tables it tells no inputs."""
+    name = application_of(spark)
+    assert name is not None
+    notes = Path(tempfile.gettempdir(), f"zero-rename-reads-{os.getuid()}", name)
+    shutil.rmtree(notes, ignore_errors=True)
 
 
 def run_program(

@@ -93,6 +93,7 @@ def test_own_commits_since_the_application_has_read_are_no_conflicts(spark: Any,
     assert [row for row in found(load(spark, url)) if row[1] != "c"] == [(7, "a"), (8, "b")]
 
 
+@pytest.mark.usefixtures("nothing_loaded")
 def test_a_saved_frame_is_made_of_what_the_application_has_loaded(
     spark: Any, url: str, s3_bucket: Bucket
 ) -> None:
