@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from ...committer.format.layout import TableRoot
 from ...committer.format.records.data_file import DataFile
@@ -20,6 +22,10 @@ _SCHEMES = ("s3", "s3a")
 _AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 #: Ports that need not be named.
 _PLAIN = (None, 80, 443)
+#: Seconds for which a session that has read a table is not asked again: credentials expire.
+_COUNTS = 30.0
+#: By session: when each table was seen, by its URL, the scheme, and where that leads.
+_seen: WeakKeyDictionary[SparkSession, dict[tuple[str, ...], float]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,9 @@ def session_store(
 ) -> SessionStore:
     """Ask the session for the size of one file, through each file system it has for S3.
 
+    That is a request, and none where the session has told the size of a file of this table in the
+    last 30 seconds.
+
     :param endpoint: URL of the store as boto3 reaches it. S3A has to be told the same one: an
         object of the same name in another store would be another table's.
     :param sample: a file of the table.
@@ -90,9 +99,16 @@ def _why_not(
         told = view.for_bucket(root.bucket, "fs.s3a.endpoint")
     if reason := endpoint_mismatch(endpoint, told):
         return reason
+    seen = _seen.setdefault(session, {})
+    place, now = (root.url, scheme, implementation, endpoint, told or ""), time.monotonic()
+    if now - seen.get(place, -_COUNTS) < _COUNTS:
+        return None
     path = f"{scheme}://{root.bucket}/{sample.key}"
     size = _size(session, path)
-    return None if size == sample.size else f"{path} has {size} bytes there, not {sample.size}"
+    if size != sample.size:
+        return f"{path} has {size} bytes there, not {sample.size}"
+    seen[place] = now
+    return None
 
 
 def endpoint_mismatch(ours: str, told: str | None) -> str | None:

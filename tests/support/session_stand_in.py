@@ -10,6 +10,13 @@ from zero_rename.s3a.hadoop.settings import S3ASettings
 CIRCUMSTANCES = {"committer": "magic", "destination": "s3a://bucket/t", "save_mode": "append"}
 
 
+class Session:
+    """Holds what it is given, and is no other, whatever both hold."""
+
+    def __init__(self, **given: Any) -> None:
+        self.__dict__.update(given)
+
+
 class Conf:
     """A session's settings."""
 
@@ -51,7 +58,7 @@ def session(
     ``None``."""
     given: dict[str, Any] = {"conf": Conf({"spark.master": "local[2]", **sql}), "version": "4.3.0"}
     if hadoop is None:
-        return SimpleNamespace(**given)
+        return Session(**given)
     loads = SimpleNamespace(classIsLoadable=lambda name: name not in missing)
     info = SimpleNamespace(VersionInfo=SimpleNamespace(getVersion=lambda: version))
     package = SimpleNamespace(
@@ -64,7 +71,7 @@ def session(
         _jvm=jvm,
         getConf=lambda: SimpleNamespace(getAll=lambda: list(sql.items())),
     )
-    return SimpleNamespace(**given, _jsparkSession=object(), sparkContext=context)
+    return Session(**given, _jsparkSession=object(), sparkContext=context)
 
 
 def configured(**changes: str) -> tuple[dict[str, str], dict[str, str]]:

@@ -20,6 +20,7 @@ from support.spark_tables import of_all_types, partitioned_by_all_types, rows, w
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table
 from zero_rename.committer.store.requests import Put
 from zero_rename.spark import create_view, delete, load, register, save, update
+from zero_rename.spark.reading import session_store
 from zero_rename.spark.startup import preflight
 from zero_rename.tables import DeltaTable
 
@@ -331,12 +332,18 @@ def put_days(url: str) -> None:
         job.write(data)
 
 
-def files_opened(application: Application, url: str, frame: Any) -> set[str]:
-    """Keys of the files that a query opens, by two requests each at most. It sends no others."""
+def counter_of(application: Application, url: str) -> RequestCounter:
+    """Of the requests to a table's bucket from now on."""
     endpoint = application.store.endpoint
     assert endpoint is not None
     counter = RequestCounter(endpoint, url.split("/")[2])
     counter.reset()
+    return counter
+
+
+def files_opened(application: Application, url: str, frame: Any) -> set[str]:
+    """Keys of the files that a query opens, by two requests each at most. It sends no others."""
+    counter = counter_of(application, url)
     frame.collect()
     asked = [key for _, key in counter.log()]
     files = set(asked)
@@ -348,6 +355,24 @@ def files_opened(application: Application, url: str, frame: Any) -> set[str]:
 def opened(application: Application, url: str, frame: Any) -> list[str]:
     """Partitions of a table of directories whose files a query opens."""
     return sorted(key.rsplit("/", 2)[1] for key in files_opened(application, url, frame))
+
+
+@pytest.mark.parametrize(("seconds", "sizes"), [(30.0, 0), (0.0, 1)])
+def test_a_session_that_has_told_the_size_of_a_file_is_not_asked_again_soon(
+    spark: Any,
+    url: str,
+    native_application: Application,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    sizes: int,
+) -> None:
+    monkeypatch.setattr(session_store, "_COUNTS", seconds)
+    put_days(url)
+    assert is_by_spark(load(spark, url))
+    counter = counter_of(native_application, url)
+    assert is_by_spark(load(spark, url))
+    asked = [name for name, key in counter.log() if key.endswith(".parquet")]
+    assert asked == ["HeadObject"] * sizes
 
 
 def test_where_behind_load_opens_only_files_that_may_match(
