@@ -18,6 +18,7 @@ from zero_rename.orchestration.submit.seen_jobs import (
     seen_glue_job,
 )
 from zero_rename.orchestration.submit.service_words import (
+    refuse_in_request,
     spark_driver,
     spark_step,
     with_driver_words,
@@ -27,6 +28,8 @@ from zero_rename.orchestration.submit.service_words import (
 from zero_rename.s3a.services import RULES, ServiceJob, check_word, classified, refuse_repeats
 
 _Request = Mapping[str, Any]
+#: By which a service knows a request again that is sent twice.
+_NO_SECRET = "clientToken"
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,10 @@ def completed(
 
     :param handed: that, in one word.
     :param settings: of one of Hadoop's committers; natively none.
-    :raises InvalidInputError: the request runs no Spark application, or would tear a value apart.
+    :raises InvalidInputError: the request runs no Spark application, would tear a value apart, or
+        holds a credential.
     """
+    refuse_in_request({k: v for k, v in request.items() if k != _NO_SECRET}, "request")
     return _WAYS[service].complete(request, handed, settings)
 
 

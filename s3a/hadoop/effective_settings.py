@@ -208,9 +208,10 @@ def _entries(root: ElementTree.Element) -> Iterator[tuple[str, str]]:
 
 
 def _unreadable(path: Path, error: Exception) -> InvalidInputError:
+    is_there = not isinstance(error, FileNotFoundError)
+    why = f"cannot be read ({type(error).__name__})" if is_there else "is not there"
     return InvalidInputError(
-        f"The file of settings {path} cannot be read ({type(error).__name__}); nothing was "
-        "submitted.",
-        remedy="Give one that is whole and that the worker's user can read, or point "
-        "HADOOP_CONF_DIR elsewhere.",
+        f"The file of settings {path} {why}; nothing was checked or submitted.",
+        remedy="Give the path of one that is whole and that this process may read. If it lies in "
+        "HADOOP_CONF_DIR, mend it, or let that variable name another folder.",
     )

@@ -88,6 +88,13 @@ def test_without_its_libraries_the_command_names_the_extra(library: str) -> None
     assert ended.stderr.splitlines() == [needed]
 
 
+def test_the_command_is_a_module_too() -> None:
+    module = [sys.executable, "-m", "zero_rename"]
+    ended = subprocess.run([*module, "show", "ftp://x"], capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert "s3://" in ended.stderr
+
+
 def test_show(table: Table) -> None:
     assert [(p["partition"], p["version"], p["rows"]) for p in as_json("show", table.root.url)] == [
         ("day=1", 1, 2),

@@ -513,6 +513,18 @@ class TestByServices:
         (told,) = [Handoff.decode({HANDOFF: it}) for it in handed]
         assert (told.partitions, told.committer) == (("day=1",), "zero_rename")
 
+    @each_service
+    @pytest.mark.parametrize("committer", ["magic", "zero_rename"])
+    def test_request_that_holds_a_credential_is_refused(
+        self, load: ServiceLoad, committer: str
+    ) -> None:
+        load.zero = ZeroRenameResource(table_root=load.zero.table_root, committer=committer)
+        load.request["Tags"] = {"why": "spark.hadoop.fs.s3a.secret.key=hush"}
+        with pytest.raises(dg.Failure, match=r"request\['Tags'\]\['why'\] is or holds") as caught:
+            load.run()
+        assert "hush" not in str(caught.value)
+        assert load.answering.sent == []
+
     @pytest.mark.parametrize("settings", [{}, {"--conf": "spark.a=b"}])
     def test_native_request_that_would_hide_a_glue_job_s_own_settings_is_refused(
         self, zero: ZeroRenameResource, settings: dict[str, str]
