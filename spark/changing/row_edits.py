@@ -32,6 +32,7 @@ from .changed_rows import (
     place_of,
     reads_table,
 )
+from .fixed_times import FixedTimes
 from .row_writer import change_table
 from .struct_fields import ColumnExpressions
 
@@ -52,7 +53,8 @@ def delete(
     Rows of which it is null stay, as in SQL. A partition that loses its last row has no file left.
 
     :param table: ``s3://bucket/prefix``.
-    :param where: as ``DataFrame.where`` takes it: ``day < '2013-01-01' and user_id = 7``.
+    :param where: as ``DataFrame.where`` takes it: ``day < '2013-01-01' and user_id = 7``. The
+        current time in it, as by ``now()``, is that of the call.
     :param attempts: how often the table is read, where another job changes it meanwhile.
     :param options: of the write, as :func:`.save_frame.save` has them.
     :param spark: the session; ``None`` for the active one.
@@ -107,8 +109,13 @@ def _edited(
     for name, text in (sets or {}).items():
         refuse_beyond_rows(f"set[{name!r}]", text)
 
+    times = FixedTimes(session)
+
     def edited(table: Table | DeltaTable, _: object, any_case: bool) -> ChangedRows:
-        return _Edit(session, table, where, sets, any_case).rows()
+        names = table.schema.names
+        fixed = {name: times.of(text, names) for name, text in (sets or {}).items()}
+        at_once = None if sets is None else fixed
+        return _Edit(session, table, times.of(where, names), at_once, any_case).rows()
 
     return change_table(session, url, edited, attempts=attempts, options=options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import pyarrow as pa
@@ -11,7 +12,8 @@ from support import spark_tables
 from support.spark_tables import held
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table
 from zero_rename.committer.format.row_changes import RowChanges
-from zero_rename.spark import delete, update
+from zero_rename.spark import delete, save, update
+from zero_rename.spark.changing.fixed_times import FixedTimes
 
 pytestmark = pytest.mark.spark
 
@@ -67,6 +69,53 @@ def test_condition_of_chance_is_refused_and_a_value_of_chance_is_set(url):
     done = update(url, set={"v": "cast(rand() * 9 as bigint) + 100"}, where="k < 3")
     assert done.rows.updated == 2
     assert all(100 <= v < 110 for k, v, _ in held(url) if k < 3)
+
+
+_TIMES = ("now()", "Current_Timestamp", "localtimestamp( )")
+
+
+@pytest.mark.parametrize("given", _TIMES)
+def test_time_in_a_condition_is_the_same_for_the_report_and_the_rows(spark, s3_bucket, given):
+    """Rows of each half of a millisecond of some seconds: each of Spark's queries has a time of its
+    own, and rows between two of them were counted, and then not written."""
+    url = f"s3://{s3_bucket.name}/lake/times"
+    micros = "unix_micros(current_timestamp()) + (id - 50000) * 500"
+    rows = spark.range(100_000).selectExpr("id", f"timestamp_micros({micros}) at", "'now()' text")
+    save(rows, url)
+    done = delete(url, where=f"cast(at as timestamp) < {given} and text = 'now()' -- now()")
+    assert done.rows.deleted > 50_000
+    assert Table(url).scan().count() == done.rows.unchanged == 100_000 - done.rows.deleted
+
+
+def test_names_and_texts_that_are_like_the_current_time_stay(spark):
+    times = FixedTimes(spark)
+    for text in (
+        "'now()' = x and \"current_date\" = `now()` and s.current_date is null",
+        r"x = 'it\'s now()' or y = r'\' or builtin . now() > x",
+        "now > 1 /* current_date */ and f(now) = 1 and unix_timestamp('now()') = 1 -- now()",
+        "CURRENT_DATE = 1",
+    ):
+        assert times.of(text, ["current_Date"]) == text
+    name = "spark.sql.parser.escapedStringLiterals"
+    spark.conf.set(name, "true")
+    try:
+        text = r"x = '\' and at < now() and y = 'now()'"
+        assert re.fullmatch(
+            r"x = '\\' and at < timestamp_micros\(\d+\) and y = 'now\(\)'",
+            FixedTimes(spark).of(text, []),
+        )
+    finally:
+        spark.conf.unset(name)
+
+
+def test_times_of_an_update_are_those_of_the_call(spark, url):
+    put(f"{url}s", (1, 0, "x"), (2, 0, "y"))
+    said = "cast(unix_micros(now()) + unix_micros(timestamp(localtimestamp())) as bigint) / 2"
+    done = update(
+        f"{url}s", set={"v": f"cast({said} as bigint)"}, where="current_date >= curdate()"
+    )
+    assert done.rows == RowChanges(updated=2)
+    assert len({v for _, v, _ in held(f"{url}s")}) == 1
 
 
 def test_a_table_without_partitions(spark, s3_bucket):

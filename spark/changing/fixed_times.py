@@ -1,0 +1,76 @@
+"""Current time in the expressions of a call: one for all of its queries.
+
+Spark has a time for each query, and a change of rows is several: one for the report, another for
+the rows. A row whose time comes in between would be counted as one thing and written as another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from ..session_settings import is_on
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NOW = "timestamp_micros({})"
+#: Functions without arguments, and what they are of the time in microseconds.
+_FUNCTIONS = {
+    "now": _NOW,
+    "current_timestamp": _NOW,
+    "localtimestamp": f"cast({_NOW} as timestamp_ntz)",
+    "current_date": f"cast({_NOW} as date)",
+    "curdate": f"cast({_NOW} as date)",
+    "unix_timestamp": f"unix_seconds({_NOW})",
+}
+#: Those that Spark knows without parentheses, too, where no column has the name.
+_BARE = frozenset(("current_timestamp", "localtimestamp", "current_date"))
+_COMMENTS = r"--[^\n]*|/\*.*?\*/"
+#: Texts, quoted names, comments; then a name, with what is before and behind it.
+_PARTS = (
+    r"{texts}|`[^`]*`|{comments}|(?P<before>\.\s*)?\b(?P<name>[a-z_]\w*)\b(?P<call>\s*\(\s*\))?"
+)
+_ESCAPED = r"r'[^']*'|r\"[^\"]*\"|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_PLAIN = r"'[^']*'|\"[^\"]*\""
+#: Whether a backslash is a letter like any other.
+_IS_PLAIN = "spark.sql.parser.escapedStringLiterals"
+
+
+class FixedTimes:
+    """The expressions of one call, in which the current time is that of the call.
+
+    It is asked of Spark once, where an expression names it at all.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        texts = _PLAIN if is_on(session, _IS_PLAIN) else _ESCAPED
+        parts = _PARTS.format(texts=texts, comments=_COMMENTS)
+        self._parts = re.compile(parts, re.IGNORECASE | re.DOTALL)
+        self._session = session
+        self._time: int | None = None
+
+    def of(self, text: str, columns: Collection[str]) -> str:
+        """Write the time into an expression.
+
+        :param columns: names that are no functions, in any case.
+        """
+        own = {name.lower() for name in columns}
+        return self._parts.sub(self._replaced(own), text)
+
+    def _replaced(self, own: Collection[str]) -> Callable[[re.Match[str]], str]:
+        def replaced(found: re.Match[str]) -> str:
+            name = (found["name"] or "").lower()
+            is_one = name in _FUNCTIONS if found["call"] else name in _BARE - set(own)
+            if not is_one or found["before"]:
+                return found[0]
+            return _FUNCTIONS[name].format(self._microseconds())
+
+        return replaced
+
+    def _microseconds(self) -> int:
+        if self._time is None:
+            query = "SELECT unix_micros(current_timestamp()) AS now"
+            self._time = int(self._session.sql(query).collect()[0]["now"])
+        return self._time
