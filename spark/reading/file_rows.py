@@ -23,7 +23,7 @@ from ...committer.format.records.data_file import DataFile
 from ...committer.scan.table_scan import begun_ahead
 from ...committer.store.driver import Driver
 from ...committer.table import Table
-from ..types import arrow_schema, for_spark
+from ..types import arrow_schema, for_spark, spark_schema
 from ..worker import readable_errors
 from .char_columns import padded
 from .table_reads import TableReads
@@ -114,6 +114,9 @@ def file_rows(
 
     :param row_filter: which rows; ``None`` for all.
     """
+    if not schema.fields:  # Spark counts no rows of a batch without columns.
+        names = (*snapshot.partition_by, *snapshot.schema.names)
+        schema = spark_schema(snapshot.schema, names[:1])
     groups = pack(snapshot.files, TARGET)
     columns = arrow_schema(schema)
     rows = FileRows(snapshot.root.url, snapshot.schema, snapshot.partition_by, columns, row_filter)

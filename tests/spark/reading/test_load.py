@@ -135,6 +135,14 @@ def test_the_rows_are_those_that_spark_selects(spark, url, zone):
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
+@pytest.mark.parametrize("by", [["p"], []])
+def test_rows_without_columns_are_counted(spark, url, by):
+    put(url, (1, "x"), (2, "y"), (3, "y"), schema=append.keywords["schema"], by=by)
+    found = load(spark, url, columns=[])
+    assert (found.columns, found.count()) == ([], 3)
+    assert load(spark, url, columns=[], where="n > 1").count() == 2
+
+
 def test_columns_in_any_case_where_the_session_says_so(spark, url):
     append(url, (1, "x"), (2, "y"))
     found = load(spark, url, columns=["N"], where="`P` = 'x' or p = 'z'", partitions=["P=x", "p=y"])
