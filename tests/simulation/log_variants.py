@@ -91,7 +91,7 @@ _ADDS_WHAT_IS_FORGOTTEN = _judging(
 
 VARIANTS = (
     _judging(
-        "commits over its fence", "publishers", "if entry.transaction(FENCE + change.job):", seed=20
+        "commits over its fence", "publishers", "if entry.transaction(FENCE + change.job):", seed=25
     ),
     _judging(
         "never sees the entry of its job",
@@ -128,7 +128,7 @@ VARIANTS = (
             "if tombstone is None or tombstone.removed_at == FORGOTTEN:",
             "if False:",
         ),
-        seed=29,
+        seed=244,
     ),
     LogVariant(
         "overlooks a fence at its base",
@@ -137,7 +137,7 @@ VARIANTS = (
         "_commit",
         "if FENCE + change.job in opened.state.transactions:",
         "if False:",
-        seed=71,
+        seed=181,
     ),
     LogVariant(
         "looks for a fence at its base among the newest transactions",
@@ -181,6 +181,7 @@ VARIANTS = (
         "put_entry",
         "Put(key, body",
         "Put(folder.entry(version + attempt), body",
+        seed=22,
     ),
     LogVariant(
         "searches for no job before its own base",
@@ -197,7 +198,7 @@ VARIANTS = (
         "find_run",
         "for found in bodies:",
         "for found in ():",
-        seed=82,
+        seed=254,
     ),
     LogVariant(
         "loads again where rows were rewritten",
@@ -206,7 +207,7 @@ VARIANTS = (
         "_see_gone",
         "    if fate.why and not fate.compactions:",
         "    if False:",
-        seed=25,
+        seed=36,
     ),
     LogVariant(
         "takes any rewriting for a compaction",
@@ -223,7 +224,7 @@ VARIANTS = (
             "elif entry.operation == RESTORE:",
             "elif False:",
         ),
-        seed=167,
+        seed=729,
     ),
     LogVariant(
         "takes a compaction back without the files of others",
@@ -256,7 +257,7 @@ VARIANTS = (
         "find_past",
         'if add.tags.get("job") == entry.job',
         "if True",
-        seed=11,
+        seed=29,
     ),
     LogVariant(
         "takes the place of its last try alone",
@@ -265,13 +266,13 @@ VARIANTS = (
         "_entries_of",
         "version = former if",
         "version = None if",
-        seed=6,
+        seed=15,
     ),
     _judging(
         "loads again beside a restore",
         "reruns",
         "if change.former is not None and entry.operation == RESTORE:",
-        seed=247,
+        seed=448,
     ),
     LogVariant(
         "gives up a job that others may commit without a fence",
@@ -288,7 +289,7 @@ VARIANTS = (
         "purge_log",
         "if plan.forgets and plan.state.exists:",
         "if 0:",
-        seed=16,
+        seed=29,
     ),
     LogVariant(
         "forgets tombstones alone",
@@ -297,7 +298,7 @@ VARIANTS = (
         "purge_log",
         "forgets=tuple(plan.forgets.values()),",
         "forgets=tuple(it for it in plan.forgets.values() if it.removed_at),",
-        seed=29,
+        seed=323,
     ),
     LogVariant(
         "looks at open records before the data",
@@ -307,7 +308,7 @@ VARIANTS = (
         _TWO_LOOKS,
         _SWAPPED,
         _ADDS_WHAT_IS_FORGOTTEN,
-        seed=1626,
+        seed=1941,
     ),
     LogVariant(
         "purges files of open jobs",
@@ -317,7 +318,7 @@ VARIANTS = (
         "open_jobs = {records.job_of(key) for key in opened.keys}",
         "open_jobs = set()",
         _ADDS_WHAT_IS_FORGOTTEN,
-        seed=6,
+        seed=23,
     ),
     LogVariant(
         "lets late runs replace newer ones",
@@ -359,7 +360,7 @@ VARIANTS = (
         "_lacks_ranks",
         "and not state.all_transactions",
         "and False",
-        seed=88,
+        seed=156,
     ),
     LogVariant(
         "takes compactions back in partitions that it replaces",
@@ -384,12 +385,13 @@ VARIANTS = (
         "judge",
         "if change.reads.has(partition):",
         "if change.reads.has(partition) and not change.settles:",
-        seed=60,
+        seed=108,
     ),
     _judging(
         "settles over another settlement",
         "settlements",
         "if change.settles and change.settles.keys() & settles_of(entry).keys():",
+        seed=27,
     ),
     LogVariant(
         "ends a settlement as the run loads again for which it was made",
@@ -438,6 +440,7 @@ VARIANTS = (
         "follow_copies",
         "moved.get(path, path) for path in change.removes",
         "path for path in change.removes - moved.keys()",
+        seed=57,
     ),
     LogVariant(
         "joins a table whatever the job holds that has made it",
