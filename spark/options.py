@@ -176,7 +176,7 @@ class WriterOptions:
     )
     rows_per_file: int | None = option(
         values.count,
-        "A new file after so many rows. `save()` takes the session's "
+        "A new file after so many rows. `save()`, `merge()` and `update()` take the session's "
         "`spark.sql.files.maxRecordsPerFile` where absent.",
         also={"maxRecordsPerFile": values.count},
     )

@@ -37,7 +37,7 @@ from ...tables.table_at_root import find_at_root
 from ..options import WriterOptions, is_given, names_key, writer_options
 from ..pipes import pipes_session, report_commit
 from ..reading.table_reads import TableReads
-from ..saving.arrow_save import all_read, carry_out, delta_options
+from ..saving.arrow_save import all_read, carry_out, delta_options, limited_by
 from ..saving.planned_job import in_any_case, planned_job
 from ..saving.task_errors import error_of_task
 from ..startup.preflight import check_versions
@@ -65,7 +65,8 @@ class RowWriter:
         own = {"expected_mode": None, "replace_table": False, "replace_partitions": None}
         # What the call itself names is refused below.
         own = {name: it for name, it in own.items() if not is_given(target.options, name)}
-        self._options = writer_options(target.options, handoff, target.named_options | own)
+        asked = writer_options(target.options, handoff, target.named_options | own)
+        self._options = limited_by(session, asked)
         refuse_policies(self._options, target.root.url)
         if isinstance(self.table, DeltaTable):
             self._options = delta_options(self._options, target.options, handoff)

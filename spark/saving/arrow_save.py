@@ -41,7 +41,7 @@ from .spark_tasks import PlannedFrame, plan_frame, run_tasks
 from .task_errors import error_of_task
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger("zero_rename.spark.saving.arrow_save")
 #: Spark's setting for its own writers; 0 is no limit.
@@ -69,9 +69,7 @@ def save_by_arrow(
             "its own.",
         )
     session = frame.sparkSession
-    if options.rows_per_file is None:
-        limit = int(session.conf.get(_ROWS_PER_FILE, None) or 0)
-        options = replace(options, rows_per_file=limit if limit > 0 else None)
+    options = limited_by(session, options)
     name, own_key = application_of(session), names_key(target.options)
     table: Table | DeltaTable = Table(url)
     if target.layout is TableLayout.DELTA:
@@ -80,6 +78,15 @@ def save_by_arrow(
     planned = planned_job(table, frame.schema, replaces, options, own_key, name, any_case)
     waits = target.wait_for_other_runs
     return carry_out(frame, planned, options, TableReads.of(name, url), waits=waits)
+
+
+def limited_by(session: SparkSession, options: WriterOptions) -> WriterOptions:
+    """Return the options of a write with the session's limit of rows a file, where they name
+    none."""
+    if options.rows_per_file is not None:
+        return options
+    limit = int(session.conf.get(_ROWS_PER_FILE, None) or 0)
+    return replace(options, rows_per_file=limit if limit > 0 else None)
 
 
 def delta_options(

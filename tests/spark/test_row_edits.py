@@ -40,6 +40,20 @@ def test_rows_of_which_the_condition_is_null_stay(url):
     assert delete(url, where="not (v < 10)").rows.deleted == 1
 
 
+def test_update_writes_files_of_as_many_rows_as_the_session_says(spark, s3_bucket):
+    url = f"s3://{s3_bucket.name}/lake/long"
+    put(url, *((k, k, "x") for k in range(25)))
+    spark.conf.set("spark.sql.files.maxRecordsPerFile", "10")
+    try:
+        many = update(url, set={"v": "v + 1"}, where="k >= 0").committed
+        few = update(url, set={"v": "v + 1"}, where="k >= 0", options={"rowsPerFile": "20"})
+    finally:
+        spark.conf.unset("spark.sql.files.maxRecordsPerFile")
+    assert many is not None
+    assert few.committed is not None
+    assert (many.files, few.committed.files) == (3, 2)
+
+
 EPOCHS = (("__HIVE_DEFAULT_PARTITION__", 1), ("x", 1), ("y", 2), ("z", 2))
 
 
