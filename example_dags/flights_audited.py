@@ -1,13 +1,13 @@
-"""A DAG that writes, audits and publishes: nobody sees a day before its rows have been looked at.
+"""A DAG that writes, audits and publishes: readers see a day only after its rows were checked.
 
 ``load`` writes the day into a Delta table and holds its rows back. ``audit`` reads the rows of that
-job alone, and fails where they cannot be right; then nothing is published. ``publish`` lets
-everybody see them, by one entry of the table's log.
+job alone. If they cannot be right, it fails and nothing is published. ``publish`` makes the rows
+visible to all readers, by one entry of the table's log.
 
-After a failed audit, correct the file and clear ``load``: the rows that it writes then take the
-place of those that wait. ``zero-rename publish TABLE`` lists the jobs that wait, and with a job and
-``--abort`` throws one away; an ``AbortLoadOperator`` with the trigger rule ``one_failed`` behind
-``audit`` would do so at once.
+After a failed audit, correct the file and clear ``load``: the rows that it writes then replace
+those that wait. ``zero-rename publish TABLE`` lists the jobs that wait. With a job and ``--abort``
+it discards that job. An ``AbortLoadOperator`` after ``audit``, with the trigger rule
+``one_failed``, would do so at once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ with DAG(
 
     @task
     def audit(job: str, params: Any = None) -> int:
-        """Count the flights of the job, whose rows nobody else sees."""
+        """Count the flights of the held-back job; fail on too few or on a missing carrier."""
         rows = ZeroRenameHook().get_delta_table(TABLE).scan(job=job, columns=["carrier"]).to_arrow()
         if rows.num_rows < params["least"] or rows["carrier"].null_count:
             raise AirflowFailException(

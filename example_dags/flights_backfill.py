@@ -1,8 +1,8 @@
 """Load a range of days as one job: one Spark application, one commit.
 
-``airflow backfill create`` makes a run for each day. This DAG loads the whole range at once, which
-is cheaper by a start of Spark a day, and readers see none of its days before they see all. Days
-that are there already are replaced::
+``airflow backfill create`` makes a run for each day. This DAG loads the whole range at once: Spark
+starts once instead of once a day, and all days become visible together. Days that are already in
+the table are replaced::
 
     airflow dags trigger flights_backfill \\
         --conf '{"first": "2013-02-01", "last": "2013-02-07"}'
@@ -46,7 +46,7 @@ with DAG(
         application=str(Path(__file__).parent / "jobs" / "flights_job.py"),
         application_args=["--csv", "{{ params.csv }}", *days],
         table="flights",
-        # All days of the range, so that those without a flight are emptied.
+        # All days of the range: a day without flights is emptied.
         partition=partitions("{{ params.first }}", "{{ params.last }}"),  # pyright: ignore
         mode="overwrite",
     )

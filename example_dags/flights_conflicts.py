@@ -1,13 +1,13 @@
-"""Two DAGs that load the same days, and one that settles what conflicts between them.
+"""Two DAGs that load the same days, and a third that settles their conflicts.
 
-``flights_of_day`` loads each day, ``flights_corrected`` a day that somebody has corrected. Both do
-so under ``on_conflict="newest_run"``: a late or cleared run never replaces the rows of a newer one,
-and says so. What no policy decides is a conflict: here a run with ``policy`` ``last_wins``, by
-which an older load replaces a correction.
+``flights_of_day`` loads each day, ``flights_corrected`` a corrected day. Both use
+``on_conflict="newest_run"``: a late or cleared run never replaces the rows of a newer run, and
+reports that it did not. A conflict is left if no policy decided. In this example a run with
+``policy`` ``last_wins`` makes one: an older load replaces a correction.
 
-``flights_settle`` finds what conflicts since its last run, and lets corrections stand: their rows
-are brought back, which takes a Delta table. It fails while a conflict is not settled; the report by
-XCom says which runs these are, and who decided what.
+``flights_settle`` finds the conflicts since its last run and lets corrections stand: their rows
+are brought back, which only a Delta table allows. It fails while a conflict is not settled. The
+report in XCom names the runs in conflict, and the decisions with their authors.
 """
 
 from __future__ import annotations

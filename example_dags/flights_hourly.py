@@ -1,9 +1,10 @@
-"""Two DAGs of Airflow 3.3: load the hour that is over, and look at each hour that was loaded.
+"""Two DAGs of Airflow 3.3: load the last whole hour, and report on each hour that was loaded.
 
-A run of ``flights_hourly`` is *of a partition*: it has a ``partition_key`` and a
-``partition_date``, and neither ``ds`` nor a data interval. Its load is an event of the asset
-``flights_by_hour`` under the key of what it wrote, ``year=2013/month=2/day=1/hour=6``, and each
-such event starts a run of ``flights_hour_report`` with that key, whoever made it.
+A run of ``flights_hourly`` is a run *of a partition*: it has a ``partition_key`` and a
+``partition_date``, but neither ``ds`` nor a data interval. Its load makes an event of the asset
+``flights_by_hour``. The event's key is the partition that was written,
+``year=2013/month=2/day=1/hour=6``. Each such event starts a run of ``flights_hour_report`` with
+that key, also if another DAG made the event.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CSV: Any = {"csv": Param("/data/flights.csv", type="string", description="Where 
 
 with DAG(
     dag_id="flights_hourly",
-    # run_offset: a run of six o'clock begins at seven, when that hour is over.
+    # run_offset: the run for six o'clock begins at seven, when that hour is over.
     schedule=CronPartitionTimetable("0 * * * *", timezone="UTC", run_offset=-1),
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
     catchup=False,

@@ -1,10 +1,10 @@
-"""The last seven days, loaded anew each day: a late run keeps off what newer runs have loaded.
+"""A DAG that replaces the last seven days each day; a late run never replaces newer rows.
 
 Flights of a day are corrected for some days after it, so each run replaces seven partitions. A late
 run (a backfill, a cleared day, a slow one) has older rows of most of them. Under
-``on_conflict="newest_run"`` it leaves those out that a newer run has loaded, and writes the others;
-its task is skipped, before Spark starts, where none is left. What comes after it runs all the same,
-by ``none_failed``.
+``on_conflict="newest_run"`` it leaves out the partitions that a newer run has loaded, and writes
+the others. If none is left, its task is skipped before Spark starts. Downstream tasks run all the
+same, by the trigger rule ``none_failed``.
 
 To load older rows on purpose, run a backfill of their days whose configuration (``--dag-run-conf``)
 sets ``policy`` to ``last_wins``.
@@ -29,7 +29,7 @@ PARAMS: Any = {
 
 
 def week_until(day: datetime) -> list[str]:
-    """The partitions of seven days, the last one among them."""
+    """Return the partitions of the seven days that end with ``day``."""
     days = (day - timedelta(days=number) for number in range(6, -1, -1))
     return [f"year={it.year}/month={it.month}/day={it.day}" for it in days]
 

@@ -1,10 +1,10 @@
-"""Two DAGs for a table that Hadoop's magic committer writes: load a day, wait for it; and clean up.
+"""Two DAGs for a table of Hadoop's magic committer: load a day and wait for it; clean up.
 
 They need the connections of ``flights_daily``, and a Spark with hadoop-aws and spark-hadoop-cloud.
-What differs from there is the committer's word. A day is ready when its load is verified; a month
-is ready when enough of its days are, whichever run or notebook wrote them. The second DAG settles
-the jobs that dead drivers left, then aborts the uploads that nobody will complete; jobs that live
-are spared.
+The only difference to ``flights_daily`` is the argument ``committer``. A day is ready when its
+load is verified; a month is ready when enough of its days are, no matter which run or notebook
+wrote them. The second DAG finishes or undoes the jobs that dead drivers left, then aborts orphaned
+uploads. It does not touch jobs that still run.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ with DAG(
         mode="overwrite",
         committer="magic",
     )
-    # By the report of this run's load, which no later _SUCCESS replaces.
+    # Reads the report of this run's load, which no later _SUCCESS replaces.
     committed = SuccessManifestSensor(
         task_id="committed", table="{{ params.table }}", upstream_task_id="load", timeout=3600
     )
-    # By what the partition holds, whoever wrote it: a reader in another DAG waits so.
+    # Asks what the partition holds, no matter who wrote it: for a reader in another DAG.
     day_is_whole = SuccessManifestSensor(
         task_id="day_is_whole",
         table="{{ params.table }}",
@@ -63,7 +63,7 @@ with DAG(
         min_files=1,
         timeout=3600,
     )
-    # A directory above partitions: at least the days of this month so far that were loaded.
+    # Counts the loaded partitions below a directory: the days of this month so far.
     month_has_days = SuccessManifestSensor(
         task_id="month_has_days",
         table="{{ params.table }}",
@@ -84,8 +84,8 @@ with DAG(
     tags=["example", "zero_rename"],
     doc_md="Settle what dead drivers left, and abort the uploads that nobody will complete.",
 ):
-    # A job whose pending files all load is rolled forward, any other one back; and back in any
-    # case where a newer run has replaced its partitions.
+    # A job is rolled forward if all of its pending files can be read and no newer run has
+    # replaced its partitions. Any other job is rolled back.
     recover = RecoverS3AJobsOperator(task_id="recover", tables=["{{ params.table }}"], apply=True)
     purge = PurgeStaleUploadsOperator(task_id="purge", tables=["{{ params.table }}"], apply=True)
     chain(recover, purge)

@@ -1,13 +1,15 @@
-"""Two producers of one partition at the same time, a DAG for each policy.
+"""Two producers of one partition at the same time, with a DAG for each policy.
 
 Each producer replaces the day with its own file. Both open a job, and one commits first. Then:
 
-* ``flights_first_wins`` (``on_conflict="fail"``, the default): the other one fails, for good, and
-  says which job was faster; nothing of it is visible. Clear its task to load on top of that.
+* ``flights_first_wins`` (``on_conflict="fail"``, the default): the other one fails without a
+  retry and names the job that was faster. None of its rows are visible. Clear its task to load
+  its rows over those of the first.
 * ``flights_last_wins`` (``on_conflict="last_wins"``): the other one replaces the first.
 
-One that begins after the other has committed replaces it under both policies, as tomorrow's load
-would: a conflict is what was not there when the job began. Two that *append* do not conflict.
+A producer that begins after the other has committed replaces its rows under both policies, as
+tomorrow's load would: only a commit that came after a job began conflicts with that job. Two
+producers that *append* do not conflict.
 """
 
 from __future__ import annotations

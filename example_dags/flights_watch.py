@@ -1,7 +1,7 @@
-"""A DAG that runs when anybody commits to a table: another DAG, Spark, a notebook.
+"""A DAG that runs after each commit to a table, from another DAG, Spark or a notebook.
 
-The triggerer looks every minute. What has been committed since the last run is in the run's
-``triggering_asset_events``: each event's payload has reports of jobs, with partitions and versions.
+The triggerer polls the table every minute. The run's ``triggering_asset_events`` have the commits
+since the last run: each event's payload has reports of jobs, with partitions and versions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from airflow.sdk import DAG, Asset, AssetWatcher, task
 
 from zero_rename.provider.assets.commit_trigger import TableCommitTrigger
 
-#: An asset of its own: what loads tell of the table's own asset would start the DAG once more.
+#: A separate asset: loads make events of the table's own asset, which would start the DAG twice.
 COMMITS = Asset(
     "flights_commits",
     watchers=[AssetWatcher(name="flights_commits", trigger=TableCommitTrigger(table="flights"))],
@@ -29,8 +29,7 @@ with DAG(
 
     @task
     def changed(triggering_asset_events: Any = None) -> list[dict[str, Any]]:
-        """The partitions that were committed, each once, with its last version and its rows
-        there."""
+        """Return each committed partition once, with the entry of its last version."""
         events = [event for found in triggering_asset_events.values() for event in found]
         reports = [report for event in events for report in event.extra["payload"]["commits"]]
         latest: dict[str, dict[str, Any]] = {}
@@ -43,7 +42,7 @@ with DAG(
 
     @task
     def summarise(partition: dict[str, Any]) -> str:
-        """Whatever is to be done with a partition that has changed."""
+        """Describe a changed partition. Put your own work here."""
         return f"{partition['rows']} new rows in {partition['partition']}"
 
     summarise.expand(partition=changed())

@@ -1,10 +1,10 @@
 """Daily maintenance of all tables of a connection: recover, purge, verify.
 
-Every table below the connection's ``table_root`` is looked after: interrupted jobs are settled,
-uploads that nobody will complete are aborted, and what the heads name is compared with what is
-there. The summary is in the task's log, in its XCom, and as Markdown in the XCom ``markdown``.
-The task fails where a person is needed, and says for what; what the store's failures kept from
-being done is tried again by the next run.
+For every table below the connection's ``table_root``, interrupted jobs are finished or undone,
+orphaned uploads are aborted, and the files that the heads name are compared with the objects in
+the store. The summary is in the task's log, in its XCom, and as Markdown in the XCom ``markdown``.
+The task fails if a finding needs action, and names the finding. The next run tries again what
+failures of the store prevented.
 """
 
 from __future__ import annotations

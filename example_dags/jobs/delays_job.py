@@ -1,14 +1,14 @@
-"""Make tables of the table ``flights`` beside it: delays by day, week and month; a ranking.
+"""Spark application that computes tables from ``flights``: delays by period, and a ranking.
 
-Submitted by the DAGs of ``flights_delays.py``, or by hand::
+The DAGs of ``flights_delays.py`` submit it. To run it by hand::
 
     spark-submit delays_job.py --lake s3://bucket by_day 2013-01-01 2013-01-31
     spark-submit delays_job.py --lake s3://bucket weekly 2013-01-07 2013-01-13
     spark-submit delays_job.py --lake s3://bucket monthly 2013-01-01 2013-01-31
     spark-submit delays_job.py --lake s3://bucket ranking
 
-``load()`` notes what each was made from. ``content="rows"`` lets rows that come out equal be known
-as such, in whatever order Spark writes them, so that nothing is made of them again.
+``load()`` records the inputs of each table. ``content="rows"`` identifies a partition by its rows,
+in any order. So if a partition comes out with the same rows, tables computed from it are not stale.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pyspark.sql import functions as F
 
 from zero_rename.spark import load, save
 
-#: What each table, ``flights_by_day`` and so on, is partitioned by.
+#: The partition columns of each table, ``flights_by_day`` and so on.
 PARTITION_BY = {"by_day": ["day"], "weekly": ["week"], "monthly": ["month"], "ranking": []}
 
 
 def by_carrier(flights: DataFrame, period: str, pattern: str) -> DataFrame:
-    """Flights and minutes of delay of each carrier in each period."""
+    """Count flights and sum the minutes of delay, for each carrier in each period."""
     day = F.make_date("year", "month", "day")
     delay = F.sum(F.coalesce("dep_delay", F.lit(0))).alias("delay")
     periods = flights.select(F.date_format(day, pattern).alias(period), "carrier", "dep_delay")
@@ -44,34 +44,34 @@ def by_day(spark: SparkSession, lake: str, first: date, last: date) -> DataFrame
 
 
 def weekly(spark: SparkSession, lake: str, first: date, last: date) -> DataFrame:
-    """One week. A row is of one month, so that months can be made of weeks."""
+    """Sum up one week. Each row belongs to one month, so months can be computed from weeks."""
     months = by_carrier(_flights(spark, lake, first, last), "month", "yyyy-MM")
     return months.withColumn("week", F.lit(str(first)))
 
 
 def monthly(spark: SparkSession, lake: str, first: date, last: date) -> DataFrame:
-    """One month, of all weeks that have a day of it."""
+    """Sum up one month, from all weeks that have a day in it."""
     since = f"week > '{first - timedelta(days=7)}' and week <= '{last}'"
     weeks = load(spark, f"{lake}/flights_weekly", where=since)
     return summed(weeks.where(F.col("month") == f"{first:%Y-%m}"), "month")
 
 
 def ranking(spark: SparkSession, lake: str) -> DataFrame:
-    """Carriers by their mean delay in all months, the best one first."""
+    """Rank the carriers by their mean delay in all months, the smallest first."""
     carriers = summed(load(spark, f"{lake}/flights_monthly"))
     order = Window.orderBy(F.col("delay") / F.col("flights"), "carrier")
     return carriers.withColumn("rank", F.row_number().over(order))
 
 
 def _flights(spark: SparkSession, lake: str, first: date, last: date) -> DataFrame:
-    """Asked for by name, so that a day that comes later is known to be missing."""
+    """Read days by name, so that the record of inputs also names days without rows yet."""
     every = [first + timedelta(days=number) for number in range((last - first).days + 1)]
     paths = [f"year={day.year}/month={day.month}/day={day.day}" for day in every]
     return load(spark, f"{lake}/flights", partitions=paths)
 
 
 def main(arguments: list[str]) -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Make a table of the flights beside it.")
     parser.add_argument("--lake", required=True, help="where the tables are: s3://bucket/prefix")
     parser.add_argument("what", choices=PARTITION_BY)

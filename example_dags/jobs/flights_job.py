@@ -1,6 +1,6 @@
-"""Load flights of a period from a CSV file into a table on S3: a partition a day, or an hour.
+"""Spark application that loads flights of a period from a CSV file, by day or by hour.
 
-Submitted by the DAGs beside this folder, or by hand::
+The DAGs in the folder above submit it. To run it by hand::
 
     spark-submit flights_job.py --csv flights.csv --table s3://bucket/flights --day 2013-02-01
     spark-submit flights_job.py --csv flights.csv --table s3://bucket/flights --month 2013-01
@@ -8,9 +8,9 @@ Submitted by the DAGs beside this folder, or by hand::
         --days 2013-02-01 2013-02-07
     spark-submit flights_job.py --csv flights.csv --table s3://bucket/by_hour --hour 2013-02-01T06
 
-Partitions are replaced: a day that is loaded again, with corrections or from a mended file, holds
-afterwards what was loaded last, and nothing else of the table changes. Which committer writes
-is not said here: who submits chooses it by ``committer=``.
+Partitions are replaced: if a day is loaded again, with corrections or from a corrected file, it
+holds the last loaded rows, and other partitions do not change. The operator chooses the committer,
+by ``committer=``; this application does not.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ SCHEMA = """
     carrier string, flight int, tailnum string, origin string, dest string,
     air_time int, distance int, hour int, minute int, time_hour timestamp
 """
-#: What makes a flight the same one in a file of corrections.
+#: The columns that identify a flight in a file of corrections.
 KEY = ["year", "month", "day", "carrier", "flight", "origin"]
 PARTITION_BY = ["year", "month", "day"]
-#: Of a table that is loaded hour by hour; the hour is that of the scheduled departure.
+#: Partition columns of a table by hour. The hour is that of the scheduled departure.
 BY_HOUR = [*PARTITION_BY, "hour"]
 
 
@@ -46,7 +46,7 @@ def read_flights(spark: SparkSession, path: str) -> DataFrame:
 
 
 def corrected(flights: DataFrame, corrections: DataFrame) -> DataFrame:
-    """``flights``, with rows of ``corrections`` in place of those with the same key."""
+    """Return ``flights`` with rows of ``corrections`` in place of those with the same key."""
     return flights.join(corrections, KEY, "left_anti").unionByName(corrections)
 
 
@@ -68,24 +68,24 @@ def of_hour(flights: DataFrame, hour: datetime) -> DataFrame:
 
 
 def partition_path(day: date) -> str:
-    """Where a day's rows lie below the table."""
+    """Return the path of a day's partition below the table."""
     return f"year={day.year}/month={day.month}/day={day.day}"
 
 
 def days_of(month: date) -> list[str]:
-    """The partitions of a month."""
+    """Return the partitions of a month."""
     days = (month.replace(day=1) + timedelta(days=number) for number in range(31))
     return [partition_path(day) for day in days if day.month == month.month]
 
 
 def days_between(first: date, last: date) -> list[str]:
-    """The partitions of all days from the first to the last, these included."""
+    """Return the partitions of all days from the first to the last, both included."""
     count = (last - first).days + 1
     return [partition_path(first + timedelta(days=number)) for number in range(count)]
 
 
 def main(arguments: list[str]) -> None:
-    """The command."""
+    """Run the command."""
     asked = parse(arguments)
     spark = SparkSession.builder.appName("flights").getOrCreate()
     flights = read_flights(spark, asked.csv)
@@ -94,19 +94,19 @@ def main(arguments: list[str]) -> None:
     flights, partitions = of_period(flights, asked)
     partition_by = BY_HOUR if asked.hour else PARTITION_BY
     save(
-        # One file a partition, rather than one for each task that has rows of it.
+        # One file for each partition, rather than one for each task that has rows of it.
         flights.repartition(*partition_by),
         asked.table,
         partition_by=partition_by,
         mode="overwrite",
-        # A partition without rows is emptied, too.
+        # Named partitions without rows are emptied, too.
         partitions=partitions,
     )
     spark.stop()
 
 
 def of_period(flights: DataFrame, asked: argparse.Namespace) -> tuple[DataFrame, list[str]]:
-    """The rows that were asked for, and the partitions that they replace."""
+    """Return the flights of the chosen period, and the partitions that they replace."""
     if asked.hour:
         return of_hour(flights, asked.hour), [
             f"{partition_path(asked.hour)}/hour={asked.hour.hour}"
@@ -119,7 +119,7 @@ def of_period(flights: DataFrame, asked: argparse.Namespace) -> tuple[DataFrame,
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Read the command line. Without a table it is the one that the operator names."""
+    """Read the command line. If it names no table, the operator's table is used."""
     parser = argparse.ArgumentParser(description="Load flights into a table on S3.")
     parser.add_argument("--csv", required=True, help="flights.csv, local or on Spark's storage")
     parser.add_argument("--table", help="s3://bucket/prefix; the operator's if left out")
