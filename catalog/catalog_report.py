@@ -13,21 +13,23 @@ _URL = re.compile(r"(glue|hive)://([A-Za-z0-9_\-]+)(?:/([A-Za-z0-9_\-]+))?/?")
 
 
 def table_name(root: TableRoot) -> str:
-    """Return the name that a table gets in a catalog where none is given: the last word of its
-    root, with underscores for characters that no name has."""
+    """Return the default name of a table in a catalog: the last segment of its root, with
+    underscores in place of all characters but letters, digits and underscores."""
     return re.sub(r"\W", "_", root.prefix.rsplit("/", 1)[-1], flags=re.ASCII)
 
 
 class CatalogUnsyncedError(ZeroRenameError):
-    """A catalog could not be told of a table's state. The table is as its jobs committed it."""
+    """A catalog's entry of a table is not up to date. The table itself is as its jobs committed
+    it."""
 
 
 @dataclass(frozen=True)
 class CatalogReport:
-    """What a catalog was told.
+    """The changes that were made to a table's entry in a catalog.
 
     :param table: ``created``, ``updated`` (its columns or place) or ``unchanged``.
-    :param projected: the table's partitions are computed by the engine, none are registered.
+    :param added: how many partitions were added; ``updated`` and ``dropped`` likewise.
+    :param projected: the engine computes the table's partitions, so none are registered.
     """
 
     catalog: str
@@ -39,7 +41,7 @@ class CatalogReport:
     projected: bool = False
 
     def then(self, later: CatalogReport) -> CatalogReport:
-        """What was told by this and a later call together."""
+        """Return the changes of this report and of a later one together."""
         first = self.table == "created" or later.table == "unchanged"
         return replace(
             later,
@@ -54,7 +56,7 @@ class CatalogReport:
 class CatalogUrl:
     """A table's name in a catalog: ``glue://database/table`` or ``hive://database/table``.
 
-    :param table: empty where it was left out: the last word of the table's root.
+    :param table: empty if it was left out; then :func:`table_name` names the table.
     """
 
     kind: str
@@ -63,9 +65,9 @@ class CatalogUrl:
 
     @staticmethod
     def parse(text: str) -> CatalogUrl:
-        """Read such a URL.
+        """Parse the URL of a table in a catalog.
 
-        :raises InvalidInputError: it is none.
+        :raises InvalidInputError: the text has not the form of such a URL.
         """
         found = _URL.fullmatch(text)
         if found is None:
@@ -78,14 +80,14 @@ class CatalogUrl:
         return CatalogUrl(kind, database, table)
 
     def of(self, root: TableRoot) -> CatalogUrl:
-        """With the name of a table, where it was left out."""
+        """Return this URL, with the table's default name if its name was left out."""
         return self if self.table else replace(self, table=table_name(root))
 
     def __str__(self) -> str:
         return f"{self.kind}://{self.database}/{self.table}"
 
     def unsynced(self, why: str, root: TableRoot, remedy: str) -> CatalogUnsyncedError:
-        """The error of a registration that was not done, or not wholly."""
+        """Build the error of a registration that failed, or was done in part."""
         return CatalogUnsyncedError(
             f"{self} was not told, or not wholly, what the table holds: {why.rstrip('.')}. The "
             "table is as its jobs committed it.",

@@ -1,4 +1,4 @@
-"""Statements by which an engine is told of a table."""
+"""SQL statements that register a table with an engine."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from ..committer.errors import InvalidInputError
 from .described_table import DescribedTable, ReadBy, partition_texts
 from .engine_types import Engine
 
-#: Athena takes so many partitions at once (its service quotas).
+#: The most partitions that one statement adds in Athena (its service quotas).
 _AT_ONCE = 100
-#: A word of a name that every engine reads without quotes.
+#: A part of a name that every engine reads without quotes.
 _BARE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def ddl(described: DescribedTable, engine: Engine | str, name: str) -> list[str]:
-    """The statements that make a table known to an engine, in order, without semicolons.
+    """Return the statements that register a table with an engine, in order, without semicolons.
 
-    :param name: what it is called there: ``database.table``; ``catalog.schema.table`` for Trino.
-    :raises InvalidInputError: the engine cannot read a table so, or its name cannot be.
-    :raises UnsupportedTypeError: a column has no type there.
+    :param name: the table's name there: ``database.table``; ``catalog.schema.table`` for Trino.
+    :raises InvalidInputError: the engine cannot read a table of this layout, or the name is
+        invalid.
+    :raises UnsupportedTypeError: the engine has no type for a column.
     """
     engine = Engine(engine)
     if not all(part.replace("_", "").isalnum() for part in name.split(".")):
@@ -40,8 +41,8 @@ def ddl(described: DescribedTable, engine: Engine | str, name: str) -> list[str]
 
 
 def quoted_name(engine: Engine, name: str) -> str:
-    """Return a table's name with its words quoted that no engine reads bare, as those that begin
-    with a digit."""
+    """Quote the parts of a table's name that some engine cannot read without quotes, for example
+    those that begin with a digit."""
     words = name.split(".")
     return ".".join(it if _BARE.fullmatch(it) else _quoted(engine, it) for it in words)
 
@@ -52,7 +53,8 @@ def _quoted(engine: Engine, name: str) -> str:
 
 
 def _text(engine: Engine, value: str) -> str:
-    """A literal: HiveQL and Spark escape by backslashes, the others double quotes."""
+    """Return a string literal: HiveQL and Spark escape by backslashes, other engines double
+    quotes."""
     if engine in (Engine.ATHENA, Engine.HIVE, Engine.SPARK):
         escaped = value.replace("\\", "\\\\").replace("'", "\\'")
         return f"'{escaped}'"
@@ -75,7 +77,7 @@ def _hive(described: DescribedTable, engine: Engine, name: str) -> list[str]:
 def add_partitions(
     described: DescribedTable, engine: Engine, name: str, partitions: Sequence[str]
 ) -> list[str]:
-    """``ALTER TABLE … ADD PARTITION``, a hundred at a time."""
+    """Return ``ALTER TABLE … ADD PARTITION`` statements, each for up to a hundred partitions."""
     statements = []
     for start in range(0, len(partitions), _AT_ONCE):
         lines = [f"ALTER TABLE {name} ADD IF NOT EXISTS"]
@@ -90,7 +92,8 @@ def add_partitions(
 def drop_partitions(
     described: DescribedTable, engine: Engine, name: str, partitions: Sequence[str]
 ) -> list[str]:
-    """``ALTER TABLE … DROP PARTITION``, a hundred at a time. The files stay."""
+    """Return ``ALTER TABLE … DROP PARTITION`` statements, each for up to a hundred partitions. The
+    files stay."""
     return [
         f"ALTER TABLE {name} DROP IF EXISTS "
         + ", ".join(
@@ -102,7 +105,7 @@ def drop_partitions(
 
 
 def add_columns(engine: Engine, name: str, types: Sequence[tuple[str, str]]) -> str:
-    """``ALTER TABLE … ADD COLUMNS``."""
+    """Return an ``ALTER TABLE … ADD COLUMNS`` statement."""
     return f"ALTER TABLE {name} ADD COLUMNS (\n{_columns(engine, types)}\n)"
 
 
@@ -141,11 +144,11 @@ def _trino_name(name: str) -> tuple[str, str, str]:
 
 
 def _of_delta(described: DescribedTable, engine: Engine, name: str) -> str:
-    """The statement that registers a Delta table: each engine takes columns and partitions from
-    the log."""
+    """Return the statement that registers a Delta table. Each engine reads columns and partitions
+    from the log."""
     place, quoted = _text(engine, described.location), quoted_name(engine, name)
     if engine is Engine.ATHENA:
-        # Athena refuses columns, and other properties than this one.
+        # Athena refuses columns, and any property but this one.
         head = f"CREATE EXTERNAL TABLE {quoted}\nLOCATION {place}"
         return f"{head}\nTBLPROPERTIES ('table_type' = 'DELTA')"
     if engine is Engine.SPARK:
@@ -178,7 +181,8 @@ def _spark(described: DescribedTable, name: str) -> list[str]:
 
 
 def _duckdb(described: DescribedTable, name: str) -> str:
-    """Return a view that lists folders; ``Table.scan`` is for one state."""
+    """Return a view that lists the directories. It may show a job in part; ``Table.scan`` reads one
+    state."""
     depth = "/*" * len(described.partition_by)
     types = ", ".join(
         f"{_text(Engine.DUCKDB, name)}: {kind.replace('bigint', 'BIGINT')}"

@@ -1,4 +1,4 @@
-"""Description of a table for a catalog: its columns, partitions and places."""
+"""Description of a table for a catalog: its columns, partitions and locations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .engine_types import Engine, engine_type
 
 
 class ReadBy(StrEnum):
-    """How an engine finds a table's files: by listing its folders, or by the log of a Delta
-    table."""
+    """The source from which an engine learns a table's files: a listing of its directories, or the
+    log of a Delta table."""
 
     FOLDERS = "folders"
     LOG = "log"
@@ -25,12 +25,13 @@ class ReadBy(StrEnum):
 
 @dataclass(frozen=True)
 class DescribedTable:
-    """What a catalog is told of a table.
+    """A table's columns, partitions and location, as a catalog gets them.
 
-    :param columns: names and types, those of the files; ``partition_by``: those of the directories,
-        which a Delta table has not.
-    :param partitions: the partitions that hold files, as directories; none of an unpartitioned
-        table, or of a Delta table, whose log tells them.
+    :param columns: names and types of the columns in the files.
+    :param partition_by: names and types of the columns in the directories' names; empty for a Delta
+        table.
+    :param partitions: the directories of the partitions that hold files; empty for an unpartitioned
+        table, and for a Delta table, whose partitions are in its log.
     """
 
     root: TableRoot
@@ -41,14 +42,14 @@ class DescribedTable:
 
     @property
     def location(self) -> str:
-        """Where the table lies, ending with a slash."""
+        """The table's URL, with a slash at its end."""
         return f"{self.root.url}/"
 
     def partition_location(self, partition: str) -> str:
         return f"{self.location}{partition}/"
 
     def types(self, engine: Engine) -> list[tuple[str, str]]:
-        """Names and types of the files' columns, as an engine calls them."""
+        """Return the names of the files' columns, with an engine's names of their types."""
         return [(f.name, engine_type(f.type, engine, f.name)) for f in self.columns]
 
     def partition_types(self, engine: Engine) -> list[tuple[str, str]]:
@@ -56,14 +57,13 @@ class DescribedTable:
 
 
 def describe(table: Table | DeltaTable, exclude: Collection[str] = ()) -> DescribedTable:
-    """Describe a table as it is now: its files are found by listing its folders, or by the log of a
-    Delta table.
+    """Describe a table in its present state, for a catalog.
 
-    :param exclude: columns that the catalog is not told of.
-    :raises TableNotFoundError: no table here.
+    :param exclude: columns that the catalog does not get.
+    :raises TableNotFoundError: there is no table.
     """
     if isinstance(table, DeltaTable):
-        # Its log tells the engines files and partitions.
+        # The engines find its files and partitions in its log.
         columns = tuple(field for field in table.schema if field.name not in exclude)
         return DescribedTable(table.root, ReadBy.LOG, columns, (), ())
     snapshot = table.state()
@@ -79,6 +79,6 @@ def describe(table: Table | DeltaTable, exclude: Collection[str] = ()) -> Descri
 
 
 def partition_texts(partition: str) -> list[str]:
-    """A partition's values as catalogs keep them: the directories' texts, unescaped; null stays
-    ``__HIVE_DEFAULT_PARTITION__``."""
+    """Return a partition's values as catalogs keep them: the directories' texts, unescaped. Null
+    stays ``__HIVE_DEFAULT_PARTITION__``."""
     return [raw if raw == NULL else unescape(raw) for _, raw in parse_partition(partition)]

@@ -1,7 +1,7 @@
-"""Column types of other engines: what each calls the types that a table can have.
+"""Column types of other engines: each engine's names for the types that a table can have.
 
 Sources: Athena's and Redshift Spectrum's documentation of data types, Trino's of its Hive
-connector, Hive's language manual, Spark's of its SQL types. What an engine has no type for is
+connector, Hive's language manual, Spark's of its SQL types. A type that an engine does not have is
 refused: a column that reads as something else is worse than none.
 """
 
@@ -18,7 +18,7 @@ from ..committer.errors import UnsupportedTypeError
 
 
 class Engine(StrEnum):
-    """Who reads a table beside this package."""
+    """An engine, besides this package, that reads tables."""
 
     ATHENA = "athena"
     TRINO = "trino"
@@ -28,7 +28,7 @@ class Engine(StrEnum):
     DUCKDB = "duckdb"
 
 
-#: The Hive metastore's and Glue's names, which Athena and Spark take, too.
+#: The names of the Hive metastore and of Glue. Athena and Spark accept them, too.
 _HIVE = {
     "bool": "boolean",
     "int8": "tinyint",
@@ -46,7 +46,7 @@ _HIVE = {
     "timestamp[us]": "timestamp",
     "duration[us]": "bigint",
 }
-#: By engine, what each calls the types; the parameters of decimals and nested types follow.
+#: Names of types by engine. Decimals and nested types are built by :func:`engine_type`.
 NAMES: Mapping[Engine, Mapping[str, str]] = {
     Engine.ATHENA: _HIVE,
     Engine.HIVE: _HIVE,
@@ -82,10 +82,11 @@ _HIVE_FORMS = ("array<{}>", "map<{},{}>", "struct<{}>", "{}:{}")
 
 
 def engine_type(kind: pa.DataType, engine: Engine, column: str) -> str:
-    """What an engine calls a column's type.
+    """Return an engine's name for the type of a column.
 
-    :param column: for the error.
-    :raises UnsupportedTypeError: it has none in which the values can be read.
+    :param column: the column's name, for the error.
+    :raises UnsupportedTypeError: the engine has no type that reads the column's values from
+        Parquet.
     """
     array, mapping, struct, member = _SQL.get(engine, _HIVE_FORMS)
 
@@ -116,13 +117,13 @@ def engine_type(kind: pa.DataType, engine: Engine, column: str) -> str:
     return found
 
 
-#: A name in backticks, a word or a sign of Hive's name of a type.
+#: A token of a Hive type: a name in backticks, a word or a sign.
 _TOKEN = re.compile(r"`[^`]*`|\w+|\S")
 
 
 def same_hive_type(one: str, other: str) -> bool:
-    """Whether two texts of Hive's, as ``struct<a:int,b:array<decimal(9,2)>>``, are one type. Case
-    and blanks count in the names of members alone."""
+    """Return whether two texts of Hive types, such as ``struct<a:int,b:array<decimal(9,2)>>``, name
+    one type. Case and blanks count only in the names of members."""
     return _hive_words(one) == _hive_words(other)
 
 

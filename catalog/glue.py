@@ -1,4 +1,4 @@
-"""AWS Glue Data Catalog: a table and its partitions, told in batches."""
+"""AWS Glue Data Catalog: registers a table and, in batches, its partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .described_table import DescribedTable, ReadBy, partition_texts
 from .engine_types import Engine, same_hive_type
 
-#: What one request takes (Glue's API: BatchCreatePartition, BatchDeletePartition).
+#: The most items of one request (Glue's API: BatchCreatePartition, BatchDeletePartition).
 _ADDED_AT_ONCE = 100
 _DROPPED_AT_ONCE = 25
 _PARQUET = {
@@ -29,26 +29,27 @@ _FORMATS = {
     "InputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
     "OutputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
 }
-#: What says that a table is a Delta table: the first is looked at by Athena's CREATE TABLE, the
-#: second by Spark, Trino and Athena (docs/catalogs.md has the sources). No format and no library of
-#: Parquet's is named: an engine that knows no Delta is to fail, not to read files that no longer
-#: count.
+#: Parameters that mark a table as a Delta table. Athena's CREATE TABLE reads the first; Spark,
+#: Trino and Athena read the second (docs/catalogs.md has the sources). The entry names neither
+#: Parquet's formats nor its serialization library: an engine that does not know Delta shall fail,
+#: and not read files that no longer count.
 _OF_DELTA = {"table_type": "DELTA", "spark.sql.sources.provider": "delta"}
-#: Members of a table that Glue returns and takes back.
+#: Members of a table that Glue returns, and that its UpdateTable accepts.
 _TAKEN = (
     *("Name", "Description", "Owner", "Retention", "StorageDescriptor", "PartitionKeys"),
     *("TableType", "Parameters"),
 )
-#: Of an error of one partition: somebody else was at it; the next round sees what is there.
+#: Codes of a partition's error if another process changed it at the same time. The next round
+#: reads its new state.
 _RACES = ("AlreadyExistsException", "EntityNotFoundException", "ConcurrentModificationException")
 
 
 @dataclass(frozen=True)
 class GlueEntry:
-    """What Glue says of a table.
+    """A table's entry in Glue.
 
-    :param table: ``None`` where it knows none of that name.
-    :param partitions: storage descriptors by values.
+    :param table: ``None`` if Glue has no table of that name.
+    :param partitions: storage descriptors by the partitions' values.
     """
 
     table: Mapping[str, Any] | None
@@ -56,13 +57,13 @@ class GlueEntry:
 
     @property
     def projects(self) -> bool:
-        """Whether partitions are computed by the engine."""
+        """True if the engine computes the partitions (Athena's partition projection)."""
         parameters = (self.table or {}).get("Parameters", {})
         return str(parameters.get("projection.enabled", "")).lower() == "true"
 
 
 class GlueCatalog:
-    """One table's place in Glue.
+    """The entry of one table in Glue, to be read and updated.
 
     :param connect: makes a boto3 Glue client; ``None``: by boto3's standard chain.
     """
@@ -77,9 +78,9 @@ class GlueCatalog:
         self._names = {**self._place, "TableName": url.table}
 
     def look(self) -> GlueEntry:
-        """What it says now.
+        """Return the table's present entry.
 
-        :raises CatalogUnsyncedError: it did not answer, or refused.
+        :raises CatalogUnsyncedError: Glue did not answer, or refused.
         """
         with self._told():
             there = GlueEntry(self._get_table(), {})
@@ -91,10 +92,11 @@ class GlueCatalog:
     def tell(self, there: GlueEntry, described: DescribedTable) -> tuple[CatalogReport, bool]:
         """Create or update the table; add, update and drop partitions.
 
-        :param there: what it said before the table was described.
-        :returns: what was done, and whether nothing had to be.
-        :raises InvalidInputError: no such database, or another table has that name.
-        :raises CatalogUnsyncedError: Glue did not do it, or not all of it.
+        :param there: the entry as it was before the table was described.
+        :returns: the changes, and whether the entry was up to date already.
+        :raises InvalidInputError: there is no such database, or the entry is of a table at another
+            location, of another kind, or with other partition columns.
+        :raises CatalogUnsyncedError: Glue did not make the changes, or not all of them.
         """
         with self._told():
             done = self._tell_table(there.table, described)
@@ -119,7 +121,7 @@ class GlueCatalog:
             raise self.unsynced(str(error)) from error
 
     def unsynced(self, why: str) -> CatalogUnsyncedError:
-        """The error of a registration that was not done, or not wholly."""
+        """Build the error of a registration that failed, or was done in part."""
         remedy = f"zero-rename catalog sync {self._root.url} --catalog {self._url}"
         remedy = f", with the rights of a writer in Glue: {remedy}"
         return self._url.unsynced(why, self._root, remedy)
@@ -127,7 +129,8 @@ class GlueCatalog:
     # The table
 
     def _tell_table(self, there: Mapping[str, Any] | None, described: DescribedTable) -> str | None:
-        """What was done; ``None``: another process was quicker."""
+        """Create or update the table: return ``created``, ``updated``, or ``unchanged`` if it was
+        up to date. ``None``: another process changed it first."""
         if there is None:
             return self._create(_table_input(self._url, described))
         self._check_same(described, there)
@@ -141,7 +144,8 @@ class GlueCatalog:
             there.get("StorageDescriptor", {}), wanted["StorageDescriptor"]
         )
         changed["Parameters"] = {**there.get("Parameters", {}), **wanted["Parameters"]}
-        # As of what was seen: what another process has told it since is of a later look.
+        # Update only the version that was read. The next round reads a change that another process
+        # has made since then.
         version = {"VersionId": there["VersionId"]} if "VersionId" in there else {}
         try:
             self._glue.update_table(**self._place, TableInput=changed, SkipArchive=True, **version)
@@ -191,7 +195,7 @@ class GlueCatalog:
 
     def _without_keys(self, described: DescribedTable, there: Mapping[str, Any]) -> DescribedTable:
         """Leave out the columns that another program has registered as a Delta table's partition
-        columns: Glue has each column once."""
+        columns: Glue accepts a column's name only once."""
         keys = {name.lower(): kind for name, kind in _keys(there)}
         kinds = {name.lower(): kind for name, kind in described.types(Engine.HIVE)}
         if not all(name in kinds and same_hive_type(kinds[name], it) for name, it in keys.items()):
@@ -215,7 +219,8 @@ class GlueCatalog:
         there: Mapping[tuple[str, ...], Mapping[str, Any]],
         described: DescribedTable,
     ) -> tuple[CatalogReport, bool]:
-        """The report with how many were added, updated and dropped, and whether none had to be."""
+        """Return the report with how many partitions were added, updated and dropped, and whether
+        all were up to date already."""
         wanted = {
             tuple(partition_texts(name)): _storage(described, described.partition_location(name))
             for name in described.partitions
@@ -246,9 +251,9 @@ class GlueCatalog:
         }
 
     def _send(self, call: Callable[..., Any], name: str, items: Sequence[Any], at_once: int) -> int:
-        """How many of the items were taken.
+        """Send the items in batches and return how many Glue accepted.
 
-        :raises ClientError: one was refused, for another reason than a race.
+        :raises ClientError: an item was refused, and not because another process changed it first.
         """
         taken = 0
         for start in range(0, len(items), at_once):
@@ -265,7 +270,7 @@ class GlueCatalog:
 
 
 def glue_client(region: str | None = None, keys: Keys | None = None) -> Any:
-    """A boto3 client by the standard chain, but for what is given."""
+    """Make a boto3 Glue client. The standard chain gives what is not given here."""
     import boto3  # On use: every command loads this module.
 
     signing = {} if keys is None else keys.signing
@@ -274,7 +279,7 @@ def glue_client(region: str | None = None, keys: Keys | None = None) -> Any:
 
 
 def _keys(there: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The partition columns of a table in Glue, with their types."""
+    """Return the partition columns of a table in Glue, with their types."""
     return [(key["Name"], key.get("Type", "")) for key in there.get("PartitionKeys", ())]
 
 
@@ -291,8 +296,8 @@ def _storage(described: DescribedTable, location: str) -> dict[str, Any]:
 
 
 def _told_storage(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a place as it is to be described, with what others have noted of it and of columns
-    that stay: their comments and parameters."""
+    """Return the wanted storage descriptor, with the comments and parameters that others have set:
+    on the descriptor itself, and on columns that stay."""
     noted = {column["Name"].lower(): column for column in there.get("Columns", ())}
     columns = [{**noted.get(it["Name"].lower(), {}), **it} for it in wanted["Columns"]]
     parameters = {name: there[name] for name in ("Parameters",) if name in there}
@@ -315,7 +320,7 @@ def _partition(values: tuple[str, ...], storage: Mapping[str, Any]) -> dict[str,
 
 
 def _is_delta(there: Mapping[str, Any]) -> bool:
-    """Tell whether a table is registered as a Delta table, by whomever."""
+    """Return whether a table is registered as a Delta table, by this package or another program."""
     given = {name.lower(): str(it).lower() for name, it in there.get("Parameters", {}).items()}
     return any(given.get(name) == value.lower() for name, value in _OF_DELTA.items())
 
@@ -327,7 +332,8 @@ def _is_told(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _same_storage(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a place is described alike; a slash at its end does not count."""
+    """Return whether a storage descriptor says what is wanted. A slash at the location's end does
+    not count."""
     names = [name for name in ("InputFormat", "OutputFormat") if name in wanted]
     paths = [it.get("SerdeInfo", {}).get("Parameters", {}).get("path") for it in (there, wanted)]
     there_types, types = (
@@ -342,7 +348,8 @@ def _same_storage(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _same_columns(there: Sequence[tuple[str, str]], wanted: Sequence[tuple[str, str]]) -> bool:
-    """Names and types, whatever their spelling: Glue keeps what it was given."""
+    """Return whether names and types are the same in any spelling: Glue keeps the spelling that it
+    was given."""
     return len(there) == len(wanted) and all(
         name.lower() == other.lower() and same_hive_type(kind, another)
         for (name, kind), (other, another) in zip(there, wanted, strict=True)

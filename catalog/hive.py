@@ -1,4 +1,4 @@
-"""A Hive metastore, told through Spark's SQL."""
+"""A Hive metastore: registers a table and its partitions through Spark's SQL."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .ddl import add_columns, add_partitions, ddl, drop_partitions, quoted_name
 from .described_table import DescribedTable, ReadBy, partition_texts
 from .engine_types import Engine, same_hive_type
 
-#: Headings of what Spark shows of a table, behind its columns. The first is there where it has
-#: partitions, and before their columns.
+#: Headings in Spark's description of a table, after its columns. The first stands before the
+#: partition columns, if the table has any.
 _PARTITIONED, _FACTS = "# Partition Information", "# Detailed Table Information"
-#: What Spark shows in place of the members of a type from the 26th on.
+#: Spark's text in place of the members of a type from the 26th on.
 _SHORTENED = re.compile(r"\.\.\. \d+ more fields")
-#: The provider of a Delta table, whose log tells its partitions.
+#: The provider of a Delta table, whose partitions are in its log.
 _DELTA = "delta"
 
 
 @dataclass(frozen=True)
 class HiveEntry:
-    """What a metastore says of a table.
+    """A table's entry in a metastore.
 
-    :param facts: place, provider and the like; ``None`` where there is no such table.
-    :param columns: the types of all columns, by their names in small letters.
-    :param partition_by: the names of the partition columns, in small letters.
-    :param partitions: names by values.
+    :param facts: location, provider and other facts by name; ``None`` if there is no such table.
+    :param columns: the types of all columns, by their names in lower case.
+    :param partition_by: the names of the partition columns, in lower case.
+    :param partitions: the partitions' names by their values.
     """
 
     facts: Mapping[str, str] | None
@@ -41,14 +41,14 @@ class HiveEntry:
 
     @property
     def is_delta(self) -> bool:
-        """Tell whether the entry is of a Delta table."""
+        """True if the entry is of a Delta table."""
         return (self.facts or {}).get("Provider", "").lower() == _DELTA
 
 
 class HiveCatalog:
-    """One table's place in the metastore of a Spark session.
+    """The entry of one table in the metastore of a Spark session, to be read and updated.
 
-    :param sql: runs a statement of Spark's, as ``spark.sql``; its result has ``collect()``.
+    :param sql: runs a statement in Spark's SQL, like ``spark.sql``; its result has ``collect()``.
     """
 
     def __init__(self, url: CatalogUrl, root: TableRoot, sql: Callable[[str], Any]) -> None:
@@ -58,14 +58,14 @@ class HiveCatalog:
         self._name = quoted_name(Engine.HIVE, f"{url.database}.{url.table}")
 
     def look(self) -> HiveEntry:
-        """What it says now.
+        """Return the table's present entry.
 
         :raises CatalogUnsyncedError: Spark or its metastore did not answer.
         """
         with self._told():
             database, table = self._url.database, self._url.table
             shown = self._sql(f"SHOW TABLES IN `{database}` LIKE '{table}'").collect()
-            # Spark shows a temporary view of that name, too, whichever database is asked for.
+            # Spark also shows a temporary view of that name, for any database.
             stored = [row["tableName"].lower() for row in shown if not row["isTemporary"]]
             if table.lower() not in stored:
                 return HiveEntry(None)
@@ -75,12 +75,14 @@ class HiveCatalog:
             return replace(there, partitions=self._partitions())
 
     def tell(self, there: HiveEntry, described: DescribedTable) -> tuple[CatalogReport, bool]:
-        """Create the table, or add what columns it lacks; add and drop partitions.
+        """Create the table, or add the columns that it lacks; add and drop partitions.
 
-        :param there: what it said before the table was described.
-        :returns: what was done, and whether nothing had to be.
-        :raises InvalidInputError: another table has that name, or it is registered otherwise.
-        :raises CatalogUnsyncedError: Spark or its metastore did not do it.
+        :param there: the entry as it was before the table was described.
+        :returns: the changes, and whether the entry was up to date already.
+        :raises InvalidInputError: the entry is of another table, or cannot be changed to describe
+            this one.
+        :raises CatalogUnsyncedError: Spark or its metastore did not make the changes, or not all of
+            them.
         """
         with self._told():
             done = self._tell_table(there, described)
@@ -106,20 +108,20 @@ class HiveCatalog:
             raise self.unsynced(str(error).strip().partition("\n")[0][:300]) from error
 
     def unsynced(self, why: str) -> CatalogUnsyncedError:
-        """The error of a registration that was not done, or not wholly."""
+        """Build the error of a registration that failed, or was done in part."""
         remedy = ": sync_catalog(table, catalog, spark=spark)."
         return self._url.unsynced(why, self._root, remedy)
 
     def _tell_table(self, there: HiveEntry, described: DescribedTable) -> str:
         by_log = described.read_by is ReadBy.LOG
         if there.facts is None:
-            # Spark writes what it, Trino and others look at; Hive itself reads no Delta table.
+            # Spark writes the properties that Spark, Trino and others read. Hive cannot read Delta.
             engine = Engine.SPARK if by_log else Engine.HIVE
             self._sql(ddl(described, engine, f"{self._url.database}.{self._url.table}")[0])
             return "created"
         self._check_same(described, there, there.facts)
         if by_log:
-            return "unchanged"  # All who read a Delta table take its columns from its log.
+            return "unchanged"  # Every reader of a Delta table takes its columns from the log.
         self._check_types(described, there.columns)
         types = described.types(Engine.HIVE)
         new = [pair for pair in types if pair[0].lower() not in there.columns]
@@ -167,8 +169,8 @@ class HiveCatalog:
         )
 
     def _check_types(self, described: DescribedTable, there: Mapping[str, str]) -> None:
-        """Spark's SQL changes no type of a column, so a table whose column has another type since
-        is made anew."""
+        """Refuse a table of which a column's type has changed: Spark's SQL cannot change it, so the
+        entry must be dropped and created again."""
         other = [
             f"{name} {there[name.lower()]} (now {kind})"
             for name, kind in described.types(Engine.HIVE)
@@ -183,8 +185,8 @@ class HiveCatalog:
             )
 
     def _described(self) -> HiveEntry:
-        """Return what Spark shows of the table. A column can be called as a fact is: ``location``,
-        ``type``, ``owner``."""
+        """Return the entry that Spark describes. A column may have the name of a fact, such as
+        ``location``, ``type`` or ``owner``, so each section is read by itself."""
         sections: dict[str, list[tuple[str, str]]] = {"": []}
         shown = sections[""]
         for row in self._sql(f"DESCRIBE TABLE EXTENDED {self._name}").collect():
@@ -198,7 +200,8 @@ class HiveCatalog:
         return HiveEntry(dict(sections.get(_FACTS, ())), columns, keys)
 
     def _whole(self, column: str, kind: str) -> str:
-        """Return the type of a column in full: Spark shows 25 members of a struct."""
+        """Return the type of a column in full: Spark's description of a table shows only 25 members
+        of a struct."""
         if not _SHORTENED.search(kind):
             return kind
         rows = self._sql(f"DESCRIBE TABLE {self._name} {quoted_name(Engine.HIVE, column)}")

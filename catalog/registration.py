@@ -1,4 +1,4 @@
-"""Registration of a table where people query: in AWS Glue, or a Hive metastore through Spark."""
+"""Registration of a table in AWS Glue, or in a Hive metastore through Spark."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ from .hive import HiveCatalog
 logger = logging.getLogger("zero_rename.catalog.registration")
 
 
-#: How often a table is looked at that others change while it is registered.
+#: The most rounds of a registration during which others keep changing the table or its entry.
 _ROUNDS = 8
 
 
 class Catalog(Protocol):
-    """Where tables are registered."""
+    """The entry of a table in a catalog."""
 
     def look(self) -> Any:
-        """What it says of the table now."""
+        """Return the table's present entry."""
         ...
 
     def tell(self, there: Any, described: DescribedTable) -> tuple[CatalogReport, bool]:
-        """Make it say what the table is; returns what was done, and whether nothing had to be.
+        """Update the entry from the table's description; return the changes, and whether the entry
+        was up to date already.
 
-        :param there: what it said before the table was described.
+        :param there: the entry as it was before the table was described.
         """
         ...
 
@@ -53,18 +54,20 @@ def sync_catalog(
     spark: Any = None,
     connect: Callable[[], Any] | None = None,
 ) -> CatalogReport:
-    """Make a catalog say what a table is now: its columns, and the partitions that hold files; of a
-    Delta table, whose log tells the rest to each engine, its place and columns.
+    """Register a table's present state in a catalog: its columns, and the partitions that hold
+    files. Only the location and columns of a Delta table are registered: engines read the rest from
+    its log.
 
-    :param table: a table, or its root, at which either kind may lie.
+    :param table: a table, or its root; a table of directories or a Delta table.
     :param catalog: ``glue://database/table``, or ``hive://database/table`` with ``spark``.
-    :param exclude: columns that the catalog is not told of.
-    :param spark: a Spark session with Hive support, whose metastore it is; for a Delta table with
+    :param exclude: columns that the catalog does not get.
+    :param spark: a Spark session with Hive support on that metastore; for a Delta table also with
         Delta Lake's extensions.
     :param connect: makes a boto3 Glue client; ``None``: by boto3's standard chain.
-    :raises InvalidInputError: no such catalog, or another table has that name there.
-    :raises UnsupportedTypeError: a column has no type there.
-    :raises CatalogUnsyncedError: the catalog did not do it. Repeating it finishes it.
+    :raises InvalidInputError: there is no such catalog or database, or the entry of that name is of
+        another table or cannot be changed to describe this one.
+    :raises UnsupportedTypeError: the catalog has no type for a column.
+    :raises CatalogUnsyncedError: the catalog did not make all changes. Repeat the call to finish.
     """
     table = opened_as_it_is(Table(table)) if isinstance(table, str) else table
     url = CatalogUrl.parse(catalog).of(table.root)
@@ -73,11 +76,11 @@ def sync_catalog(
 
 
 def _register(catalog: Catalog, described: Callable[[], DescribedTable]) -> CatalogReport:
-    """Tell a catalog until it says what the table is.
+    """Update a catalog's entry until it agrees with the table.
 
-    Each time the catalog is looked at first and the table after that. So what the catalog says and
-    the table is not was true before, and is no more: nothing is dropped that is newer than what
-    was looked at. What others commit, or tell the catalog, after that look is met by the next one.
+    Each round reads the entry first and the table second. So whatever the entry has and the table
+    has not was true before and no longer is: nothing is dropped that is newer than the table's
+    state that was read. The next round meets what other processes commit or register after that.
     """
     done: CatalogReport | None = None
     for _ in range(_ROUNDS):
@@ -90,8 +93,8 @@ def _register(catalog: Catalog, described: Callable[[], DescribedTable]) -> Cata
 
 
 def sync_settled(table: Table | DeltaTable, catalog: str, **options: Any) -> CatalogReport | None:
-    """As :func:`sync_catalog`, of a table whose jobs were settled: a first job that died has made
-    none.
+    """Call :func:`sync_catalog` after recovery or maintenance. If a table's first job died, there
+    may be no table yet.
 
     :returns: ``None``: no job has made the table yet.
     """
@@ -117,9 +120,9 @@ def _catalog(
 def sync_after_commit(
     table: Table | DeltaTable | str, catalog: str, **options: Any
 ) -> CatalogReport | None:
-    """As :func:`sync_catalog`, after a commit: a failure is no failure of the job, so it is a
-    warning with what to do. The next commit's call, recovery and maintenance that know the catalog
-    tell it all that it has missed.
+    """Call :func:`sync_catalog` after a commit, and log a failure as a warning that says what to
+    do: the job has not failed. The next call that knows the catalog registers all that was missed;
+    such calls are made by later commits, recovery and maintenance.
 
     :returns: ``None``: it failed.
     """
