@@ -1,4 +1,4 @@
-"""Lineage of tables: what is stale, what is lost, and what is to be made again, in which order."""
+"""Lineage of tables: what is stale or lost, and which jobs to run again, in which order."""
 
 from .bound import AtRisk, at_risk, risks_of
 from .graph import WRONG, LineageGraph, LineageState, PartitionLineage, look_up

@@ -1,4 +1,4 @@
-"""Bound of recomputing: what would take longer to be made again than somebody is ready to wait."""
+"""Bound of recomputing: the partitions that would take too long to be made again."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .tables import Place
 
 @dataclass(frozen=True)
 class AtRisk:
-    """A partition that is not durable, and takes longer to be made again than is wanted.
+    """A partition that is not durable and takes too long to be made again, or cannot be.
 
-    :param seconds: of the longest way from what is durable, by what was recorded of each job on it;
+    :param seconds: the recorded time of all jobs on the longest way to it from what is durable;
         ``None``: it cannot be made again.
-    :param why: the jobs on that way, in order; or why there is none.
+    :param why: the jobs on that way, in order; or why it cannot be made again.
     """
 
     table: str
@@ -33,20 +33,25 @@ class AtRisk:
 def at_risk(
     graph: LineageGraph, most: float, durable: Collection[str] | None = None
 ) -> list[AtRisk]:
-    """The targets that would take more than so many seconds to be made again, were all lost that is
-    not durable: the longest way of the plan for that, since what needs nothing of each other runs
+    """List the targets that could not be made again within a number of seconds.
+
+    They are judged as if all that is not durable were lost. A target takes as long as the longest
+    way through the plan that makes everything again, since jobs that do not need each other run
     side by side (Tachyon's bound, Li et al. 2014).
 
-    Durable are foreign files and all partitions whose files lie in their table's own bucket.
+    Foreign files are durable, and so are partitions whose files all lie in their table's own
+    bucket.
 
-    :param durable: tables that alone are durable, besides foreign files: as if all others lay in a
-        fast root. A partition of which it is not known what it was made from is to be in one.
+    :param most: the seconds.
+    :param durable: the only tables that are durable, besides foreign files: as if all others lay in
+        a fast root. A partition whose inputs are not known should lie in one of them; elsewhere it
+        cannot be made again.
     """
     gone: dict[Place, JobNode] = {}
     for key, node in graph.nodes.items():
         held = node.fast if durable is None else node.partitions
         is_durable = durable is not None and node.table in durable
-        # As if they were lost: the file of each is called as the partition.
+        # As if these partitions were lost: one missing file each, named like the partition.
         lost = {} if is_durable else {name: (name,) for name in sorted(held)}
         gone[key] = replace(node, lost=lost, stale=())
     lost = replace(graph, nodes=gone)
@@ -72,16 +77,16 @@ def at_risk(
 
 
 def risks_of(table: DeltaTable, most: float, client: Any = None) -> list[str]:
-    """Tell what of a Delta table is at risk, as sentences for who looks after it. Nothing is told
-    of a table that has no data root.
+    """Say what of a Delta table is at risk, in sentences for a report of maintenance. There are
+    none for a table without a data root.
 
-    :param most: seconds that making it again may take.
+    :param most: the seconds that recomputing may take.
     :param client: as the table's.
     """
     try:
         names = [it.partition for it in table.not_durable()] if table.has_data_roots else []
     except (TableNotFoundError, TableMismatchError):
-        return []  # Its first job has not committed, or another engine's features are in its way.
+        return []  # Its first job has not committed, or it has features that we cannot read.
     url = table.root.url
     targets = [url if name == UNPARTITIONED else f"{url}/{name}" for name in names]
     found = at_risk(look_up(targets, client), most) if targets else []

@@ -1,4 +1,4 @@
-"""Graph of the jobs behind tables, as their records tell: each partition's, and what they read."""
+"""Graph of the jobs behind tables, from their records: which partitions each wrote and read."""
 
 from __future__ import annotations
 
@@ -25,11 +25,16 @@ from .tables import KnownTables, Place, TableNow
 
 
 class LineageState(StrEnum):
-    """What a partition's rows are, held against what they were computed from.
+    """The relation between a partition's rows and the inputs that they were computed from.
 
-    Lost: a file of it is gone. Stale: an input has other rows by now, or there is one more. Behind:
-    it is as its inputs are, and one of these is stale. Self-made: it was computed from itself.
-    Unknown: it was not told from what. Of several the first counts.
+    * Lost: a file of the partition is missing.
+    * Stale: an input has other rows by now, a new partition belongs to the inputs, or the rows were
+      made by another version of the code than the present one.
+    * Behind: the rows agree with their inputs, but an input is stale or behind itself.
+    * Self-made: the rows were computed from partitions that the same job wrote.
+    * Unknown: the inputs are not on record, or not all of them, or can no longer be checked.
+
+    If several are true of a partition, its state is the first of them.
     """
 
     LOST = "lost"
@@ -40,15 +45,17 @@ class LineageState(StrEnum):
     FRESH = "fresh"
 
 
-#: Rows that are not what their inputs are.
+#: States of rows that do not agree with their inputs.
 WRONG = (LineageState.STALE, LineageState.BEHIND)
 
 
 @dataclass(frozen=True)
 class PartitionLineage:
-    """:param why: what its state is told by, a sentence each.
-    :param code_versions: of the programs that made its rows; ``""`` for rows of which it is not
-        known.
+    """A partition's state, the jobs that made its rows, and the partitions that they read.
+
+    :param why: the reasons for its state, a sentence each.
+    :param code_versions: of the programs that made its rows; ``""`` for rows whose code version is
+        not known.
     """
 
     table: str
@@ -62,9 +69,9 @@ class PartitionLineage:
 
 @dataclass(frozen=True)
 class LineageGraph:
-    """The jobs behind some partitions, and behind what these read, and so on.
+    """The jobs behind some partitions, the jobs behind the inputs of these, and so on.
 
-    :param targets: the partitions that were asked about.
+    :param targets: the partitions that the graph was built for.
     :param nodes: by table and job.
     """
 
@@ -73,7 +80,7 @@ class LineageGraph:
 
     @cached_property
     def makers(self) -> Mapping[Place, frozenset[Place]]:
-        """The jobs whose rows a partition holds."""
+        """The jobs whose rows a partition holds, by partition."""
         found: dict[Place, set[Place]] = defaultdict(set)
         for key, node in self.nodes.items():
             for place in node.places:
@@ -82,7 +89,7 @@ class LineageGraph:
 
     @cached_property
     def parents(self) -> Mapping[Place, frozenset[Place]]:
-        """By job, the jobs whose rows it reads."""
+        """The jobs whose rows a job reads, by job."""
         none: frozenset[Place] = frozenset()
         return {
             key: none.union(*(self.makers.get(place, none) for place in node.sources)) - {key}
@@ -91,7 +98,7 @@ class LineageGraph:
 
     @cached_property
     def wrong(self) -> frozenset[Place]:
-        """The jobs that are stale, and all that read what these wrote."""
+        """The jobs that are stale, and those that are behind, since they read what these wrote."""
         children: dict[Place, set[Place]] = defaultdict(set)
         for key, parents in self.parents.items():
             for parent in parents:
@@ -105,7 +112,7 @@ class LineageGraph:
         return frozenset(found)
 
     def partitions(self) -> list[PartitionLineage]:
-        """The targets, by table and name."""
+        """Return the lineage of each target, sorted by table and name."""
         return [self._partition(place) for place in sorted(self.targets)]
 
     def _partition(self, place: Place) -> PartitionLineage:
@@ -138,18 +145,19 @@ def look_up(
     code_versions: Mapping[str, str] | None = None,
     may_be_empty: bool = False,
 ) -> LineageGraph:
-    """The graph behind tables: of each table a snapshot, and a request for each job whose files the
-    partitions hold that are looked at.
+    """Build the graph of the jobs behind tables or partitions. It costs a snapshot of each table,
+    and a request for each job whose files the visited partitions hold.
 
     :param targets: tables, ``s3://bucket/prefix``, or partitions, ``s3://bucket/prefix/day=1``.
-    :param client: as of :class:`.table.Table`.
-    :param lost: look, too, whether the files are there: a listing of each table.
-    :param code_versions: by table, the present version of its program's code: rows that another one
-        made, or of which it is not known, are stale. Of tables that are not named any is right.
+    :param client: as for :class:`.table.Table`.
+    :param lost: check also that the files are there, by a listing of each table.
+    :param code_versions: the present version of the code of a table's program, by table. Rows that
+        another version made are stale, and so are rows whose version is not known. In tables that
+        are not named, any version is right.
     :param may_be_empty: leave out partitions that hold no rows; ``False``: they are refused.
-    :raises TableNotFoundError: a target's table is not there, or one with a code version.
-    :raises InvalidInputError: a target is no table or holds no such partition, or a code version is
-        none.
+    :raises TableNotFoundError: the table of a target, or of a code version, is not there.
+    :raises InvalidInputError: a target is invalid, or its table has no such partition; or a code
+        version is invalid.
     """
     tables = KnownTables(client, lost)
     present = {
@@ -177,13 +185,14 @@ def look_up(
 
 
 def place_named(target: str) -> tuple[str, str | None]:
-    """The table that a target names, and the partition, if it names one, by the text alone."""
+    """Split a target into its table and its partition, if it names one, by the text alone."""
     return next(_readings(target))
 
 
 def _readings(target: str) -> Iterator[tuple[str, str | None]]:
-    """The tables and partitions that a target may mean: a table may lie in a folder that is called
-    as a partition is (``source=crm/flights``), and be called so itself (``raw/source=crm``)."""
+    """Yield the tables and partitions that a target may mean. The path to a table may contain a
+    directory that looks like a partition (``source=crm/flights``), and so may the table's own name
+    (``raw/source=crm``)."""
     parts = target.rstrip("/").split("/")
     first = len(parts)
     while first > 4 and "=" in parts[first - 1]:
@@ -193,9 +202,9 @@ def _readings(target: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _located(tables: KnownTables, target: str) -> tuple[TableNow, str | None]:
-    """Find the table that a target names, and the partition, if it names one.
+    """Find the table that a target names, and its partition, if it names one.
 
-    :raises TableNotFoundError: there is none.
+    :raises TableNotFoundError: there is no such table.
     """
     found: list[ZeroRenameError] = []
     for url, partition in _readings(target):
@@ -240,14 +249,15 @@ def _by_table(places: Iterable[Place]) -> list[tuple[str, set[str]]]:
 def _nodes(
     tables: KnownTables, url: str, names: Iterable[str], version: str | None
 ) -> list[JobNode]:
-    """The jobs whose rows partitions hold, held against what is there.
+    """Return the jobs whose rows the partitions hold, with their inputs checked.
 
-    :param version: the present one of the code of the table's program.
+    :param version: the present version of the code of the table's program.
     """
     table = tables.table(url)
     if table is None:
         return []
-    # A job of whose files one partition holds some, and a compaction another: both are looked at.
+    # One partition may hold a job's own files, and another one its rows in the files of a
+    # compaction: visit the jobs of all these partitions.
     held: frozenset[str] = frozenset()
     held = held.union(*(table.held.get(name, ()) for name in names))
     records = tables.records(url, held)
@@ -303,9 +313,9 @@ def _nodes(
 
 @dataclass
 class _Made:
-    """Rows of one job to run, in whosever files they are.
+    """The rows of one job to run, wherever they are: in its own files, or rewritten by other jobs.
 
-    :param partitions: that hold some, each with the jobs that wrote these files.
+    :param partitions: those that hold such rows, each with the jobs that wrote the files.
     """
 
     partitions: dict[str, set[str]] = field(default_factory=dict)
@@ -315,8 +325,9 @@ class _Made:
 
 
 def _still_empty(table: TableNow, record: JobRecord) -> frozenset[str]:
-    """Find the partitions that a job replaced by nothing and that are as it left them. Where the
-    record does not tell the version, one that is empty counts."""
+    """Find the partitions that a job replaced by nothing and that are empty still. Their version
+    must be the one that the job left; if its record has no version, that they are empty is
+    enough."""
     there = table.state.versions
     return frozenset(
         name
@@ -326,28 +337,30 @@ def _still_empty(table: TableNow, record: JobRecord) -> frozenset[str]:
 
 
 def _version(table: TableNow, partition: str) -> int:
-    """Return the version at which a partition was seen. A log tells none of one without files."""
+    """Return a partition's version in the state that was read; in a log, which has no version of a
+    partition without files, the log's version."""
     return table.state.versions.get(partition, table.state.log_version or 0)
 
 
 def _added(table: TableNow, one: _Made) -> dict[str, str]:
-    """Partitions that hold rows of others, too, with one of these."""
+    """Return the partitions that hold rows of other jobs, too, each with one of these jobs."""
     found = {name: table.held[name] - writers for name, writers in one.partitions.items()}
     return {name: min(others) for name, others in sorted(found.items()) if others}
 
 
 def _origins(record: JobRecord | None, partition: str) -> tuple[str, ...]:
-    """Whose rows a job wrote again in a partition; none: its own."""
+    """Return the jobs whose rows a job rewrote in a partition. Empty: it wrote rows of its own."""
     return () if record is None else record.origins.get(partition, ())
 
 
 def _replaced(
     tables: KnownTables, table: TableNow, record: JobRecord, partitions: Iterable[str]
 ) -> tuple[dict[str, str | None], dict[str, str]]:
-    """Look at partitions that a job wrote, and whose rows were written again since.
+    """Find the present holders of partitions that a job once wrote.
 
-    :returns: those whose rows are others' now, with one of these, ``None`` where that is another
-        job of its run; and those that hold rows of it and of others, with one of these.
+    :returns: two mappings. Partitions without rows of the job, each with a job that holds it now:
+        ``""`` if none does, ``None`` if other jobs of the same run do. And partitions with rows of
+        it and of other jobs, each with one of the others.
     """
     gone: dict[str, str | None] = {}
     shared: dict[str, str] = {}

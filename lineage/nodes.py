@@ -1,4 +1,4 @@
-"""Jobs whose rows tables hold, each as a node: whether its inputs are as they were, and its run."""
+"""Jobs whose rows tables hold, as nodes of a graph: their inputs, checked, and their runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _EMPTY = content_of(())
 
 @dataclass(frozen=True)
 class JobRun:
-    """What there is to run again.
+    """The facts about a job that are needed to run it again.
 
     :param seconds: from the job's opening to its decision; ``None``: not on record.
-    :param mode: what became of the rows that were there.
+    :param mode: what the job did with the rows that were there.
     :param by_key: whether it matched rows by key, as a merge does.
-    :param code_versions: of the programs that made the rows, as they called them; ``""`` for rows
-        of which it is not known.
+    :param code_versions: of the programs that made the rows, as these named them; ``""`` for rows
+        whose code version is not known.
     """
 
     owner: Owner = NOBODY
@@ -33,44 +33,46 @@ class JobRun:
     code_versions: tuple[str, ...] = ()
 
     def outdated(self, now: str) -> str:
-        """Why rows of the run are another code version's than the present one; empty: they are
-        not."""
+        """Return why the run's rows are not of the present code version; empty: they are."""
         made = self.code_versions or ("",)
         others = [f"code version {it}" if it else "no code version" for it in made if it != now]
         return f"made by {' and '.join(others)}, now {now}" if others else ""
 
     @property
     def goes_by_plans(self) -> bool:
-        """Whether a plan may say what it is to replace, and let it make only some of its partitions
-        again: it replaces, and is a task of Airflow's, by this package's operators, which goes by
-        what a plan leaves for it."""
+        """True if a plan may restrict the run to some of its partitions and to certain versions.
+        The run must replace, and be a task of this package's operators in Airflow: such a task
+        reads the restriction that a plan leaves for it."""
         is_task = self.idempotency_key is not None and self.owner.cleared is not None
         return is_task and self.mode is Mode.REPLACE and not self.by_key
 
 
 @dataclass(frozen=True)
 class JobNode:
-    """A job as the unit that a program can make again.
+    """A job as the unit that a program can run again.
 
-    :param job: its id; ``""``: no job wrote the rows. A job whose rows a compaction wrote again is
-        still the one to run.
+    :param job: its id; ``""``: no job wrote the rows. If a compaction rewrote a job's rows, the job
+        to run is still the one that made them.
     :param partitions: those that hold rows of it.
     :param sources: partitions that it was computed from, or would be now.
-    :param stale: why what it was computed from is no more what is there; empty: it is.
-    :param moved: contents of these inputs now, which tell one correction of them from the next.
-    :param unknown: why that cannot be told of all; empty: it can.
-    :param gone: tables that it was computed from and that are no more.
+    :param stale: why its inputs are no longer as they were; empty: they are.
+    :param moved: the present contents of the inputs that have changed. They distinguish one
+        correction of an input from the next.
+    :param unknown: why not all inputs can be compared; empty: they can.
+    :param gone: tables that it was computed from and that no longer exist.
     :param self_made: partitions that it read and wrote itself.
-    :param lost: by partition, keys of its files that are named and not there.
-    :param mixed: several jobs whose rows were written again as one.
-    :param fast: partitions that hold files of it in a fast root alone.
-    :param replaced: partitions that it wrote and others hold now, with one of these.
-    :param added: partitions that it replaced and to which others have added rows since, with one of
-        these.
-    :param in_part: whether other jobs of its run hold partitions, since a plan has let it make
-        some again; ``of_run``: those partitions.
+    :param lost: keys of its missing files, by partition.
+    :param mixed: several jobs whose rows were rewritten together, so that they cannot be told
+        apart.
+    :param fast: partitions that hold files of it in a fast root only.
+    :param replaced: partitions that it wrote and others hold now, each with one of these jobs;
+        ``""`` if no job holds any of it.
+    :param added: partitions that it replaced and to which others have added rows since, each with
+        one of these jobs; ``""`` for files that no job wrote.
+    :param in_part: whether a plan has let the run make only some of its partitions again, so that
+        several jobs of it hold partitions; ``of_run``: those that other jobs of the run hold.
     :param empty: partitions that it replaced by nothing and that are as it left them.
-    :param versions: that its partitions are at.
+    :param versions: the present versions of its partitions.
     """
 
     table: str
@@ -98,7 +100,7 @@ class JobNode:
         return self.table, self.job
 
     def beside(self, other: JobNode) -> JobNode:
-        """Both, of one job, that were found by different files of it."""
+        """Merge this node with another one of the same job, found through other files of it."""
         return replace(
             self,
             partitions=self.partitions | other.partitions,
@@ -115,7 +117,7 @@ class JobNode:
         )
 
     def lost_in(self, partition: str) -> tuple[str, ...]:
-        """Keys of its files in a partition that are named and not there."""
+        """Return the keys of its missing files in a partition."""
         return self.lost.get(partition, ())
 
     @property
@@ -125,7 +127,7 @@ class JobNode:
 
 
 def run_of(record: JobRecord) -> JobRun:
-    """Read the run of a job off its record."""
+    """Return the run of a job from its record."""
     versions = record.inputs.code_versions
     key, mode = record.idempotency_key, record.mode
     return JobRun(record.owner, key, record.seconds, mode, record.by_key, versions)
@@ -144,13 +146,13 @@ class _Findings:
 def judged(
     node: JobNode, inputs: Inputs, wrote: Iterable[str], tables: KnownTables, version: str | None
 ) -> JobNode:
-    """A node, with its inputs held against what is there.
+    """Return a node with its inputs checked against the present state of the tables.
 
-    :param inputs: of all jobs that wrote its rows, its own and those that wrote them again.
+    :param inputs: of all jobs that wrote its rows: its own, and those of jobs that rewrote them.
     :param wrote: the partitions that the job wrote or emptied, whether they hold rows of it or not.
-    :param version: the present one of its program's code; ``None``: any is right.
+    :param version: the present version of its program's code; ``None``: any is right.
     """
-    # A condensed decision tells it no more where others have written all its rows again.
+    # A condensed decision no longer has the code version if other jobs have rewritten all rows.
     run = replace(node.run, code_versions=node.run.code_versions or inputs.code_versions)
     own = {(node.table, name) for name in wrote}
     found = _Findings(set(), [], [], [], [], [])
@@ -215,12 +217,13 @@ def _judge(read: TableRead, table: TableNow, own: set[Place], found: _Findings) 
 def _moved(then: PartitionRead, version: int, content: str) -> str:
     """Say how a partition differs from what was read.
 
-    :param version: that it is at now; 0: a listing shows what it holds.
+    :param version: the partition's present version; 0: its files are known from a listing, without
+        a version.
     """
     if content == _EMPTY:
         return "held files then, and holds none now"
     if not (version and then.version):
         return "holds other files than then"
-    # A table that was deleted and made anew counts from the beginning.
+    # A table that was deleted and created again counts its versions from the start.
     anew = ", with other rows" if version == then.version else ""
     return f"was of version {then.version}, is of {version}{anew}"

@@ -1,4 +1,4 @@
-"""Plan: the jobs to run again so that partitions are as their inputs are, and in which order."""
+"""Plan: the jobs to run again so that partitions agree with their inputs, and in which order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from .tables import Place
 class Step:
     """A job to run again.
 
-    :param partitions: those that are asked for; ``besides``: others that it writes with them.
-    :param narrowed: whether it is to make the former alone; else it makes all that its run does.
-    :param versions: where it goes by a plan, those at which it may replace what it makes.
-    :param after: jobs that are to be run before.
-    :param moved: contents of its inputs that have changed, as they are now.
+    :param partitions: those that are wanted; ``besides``: others that it writes with them.
+    :param narrowed: whether it shall make the wanted ones only; else it makes all that its run
+        does.
+    :param versions: for a run that goes by plans, the versions at which it may replace partitions.
+    :param after: jobs that must run before it.
+    :param moved: the present contents of its inputs that have changed.
     """
 
     table: str
@@ -35,13 +36,13 @@ class Step:
 
     @property
     def said(self) -> str:
-        """What it is run for."""
+        """The partitions to make, for a report."""
         return ("only " if self.narrowed else "") + ", ".join(self.partitions)
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A job that the plan would need, and must not run."""
+    """A job that the plan would need but must not run."""
 
     table: str
     job: str
@@ -49,21 +50,20 @@ class Refusal:
 
     @property
     def said(self) -> str:
-        """Which and why."""
+        """The job and the reason, for a report."""
         return f"{self.job or 'files of no job'} of {self.table}: {self.why}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run again.
+    """The jobs to run again, in layers.
 
-    After each layer it is asked for anew: what came out equal ends there, since a job that
-    was only behind is as its inputs are then.
+    Make a new plan after each layer. If a job's new rows equal the former ones, the jobs that were
+    only behind because of it agree with their inputs then, and are not in the new plan.
 
-    :param layers: jobs of one layer need nothing of each other.
+    :param layers: jobs of one layer do not need each other.
     :param refused: jobs that must not be run; ``waiting``: those that need one of these first.
-    :param seconds: of the longest way through the layers, by what was recorded; ``critical``: its
-        jobs.
+    :param seconds: the recorded time of the longest way through the layers; ``critical``: its jobs.
     """
 
     layers: tuple[tuple[Step, ...], ...]
@@ -74,14 +74,18 @@ class Plan:
 
 
 def plan(graph: LineageGraph, narrow: bool = True, alone: bool = False) -> Plan:
-    """What is to be run again for the graph's targets.
+    """Plan which jobs to run again for the graph's targets.
 
-    From the targets back to what is there and fresh: a lost partition needs all that it is computed
-    from, and another one only what is stale or behind.
+    The plan follows the inputs from the targets back to what is there and fresh. It has each job on
+    the way whose rows are lost, stale or behind.
 
-    :param narrow: let a job make only what is asked for, where that is less than its run has made
-        and it may be (:attr:`.JobRun.goes_by_plans`); ``False``: each is run whole.
-    :param alone: whoever runs a job can ask for any of its partitions, and no others are written.
+    The plan goes from the targets back to inputs that are there and fresh. A lost partition needs
+    all inputs of its jobs; any other one needs only those that are stale or behind.
+
+    :param narrow: let a job make only the wanted partitions, if its run has made more and may be
+        restricted (:attr:`.JobRun.goes_by_plans`); ``False``: each job makes all.
+    :param alone: every job can be run for any of its partitions alone, by the program that calls
+        this.
     """
     needed = _needed(graph)
     order = {key: graph.parents[key] & needed for key in needed}
@@ -126,7 +130,7 @@ def _needed(graph: LineageGraph) -> set[Place]:
 
 
 def _refusal(node: JobNode, step: Step, in_cycle: bool) -> str:
-    """Why a job must not be run again; empty: it may."""
+    """Return why a job must not be run again; empty: it may be."""
     if not node.job:
         return "no job wrote its rows; load them again from where they came"
     if node.mixed:
@@ -159,13 +163,13 @@ def _refusal(node: JobNode, step: Step, in_cycle: bool) -> str:
 
 
 def _cycle(order: Mapping[Place, Collection[Place]]) -> set[Place]:
-    """All jobs that lie on circles."""
+    """Return all jobs that lie on cycles."""
     try:
         TopologicalSorter(order).prepare()
         return set()
     except CycleError:
         pass
-    # What two searches of the depths tell apart (Kosaraju): all of a group lead to each other.
+    # Two depth-first searches find the groups whose members all lead to each other (Kosaraju).
     children = _children(order)
     ended = list(_search(order, children))
     found = set[Place]()
@@ -182,7 +186,7 @@ def _search(
     following: Mapping[Place, Collection[Place]],
     seen: set[Place] | None = None,
 ) -> Iterator[Place]:
-    """What can be reached and was not seen, each after all that follows it."""
+    """Yield what can be reached and was not seen, depth first: each after all that follows it."""
     seen = set() if seen is None else seen
     for root in roots:
         path = [] if root in seen else [(root, iter(following[root]))]
@@ -206,7 +210,8 @@ def _children(order: Mapping[Place, Collection[Place]]) -> dict[Place, set[Place
 
 
 def _downstream(start: Iterable[Place], order: Mapping[Place, Collection[Place]]) -> set[Place]:
-    """What needs one of some jobs, in however many steps, besides these."""
+    """Return all jobs that need one of some jobs, directly or through others, without the
+    latter."""
     first = set(start)
     return set(_search(first, _children(order))) - first
 
@@ -222,12 +227,12 @@ def _layers(order: Mapping[Place, Collection[Place]]) -> list[list[Place]]:
     return layers
 
 
-#: Of each job the seconds of the longest way to it, and the job before it there.
+#: For each job, the seconds of the longest way to its end, and the job before it on that way.
 Ways = Mapping[Place, tuple[float, Place | None]]
 
 
 def ways_through(layers: Iterable[Iterable[Step]]) -> Ways:
-    """The longest ways through a plan's layers, by what was recorded of each job."""
+    """Return the longest way to each job of a plan's layers, by the recorded times of the jobs."""
     found: dict[Place, tuple[float, Place | None]] = {}
     for step in (step for layer in layers for step in layer):
         before, last = max(((found[it][0], it) for it in step.after), default=(0.0, None))
@@ -236,7 +241,7 @@ def ways_through(layers: Iterable[Iterable[Step]]) -> Ways:
 
 
 def way_to(last: Place | None, ways: Ways) -> tuple[Place, ...]:
-    """The jobs on the longest way to one, in order."""
+    """Return the jobs on the longest way to a job, in order."""
     way: list[Place] = []
     while last is not None:
         way.append(last)
@@ -245,8 +250,8 @@ def way_to(last: Place | None, ways: Ways) -> tuple[Place, ...]:
 
 
 def _wanted(graph: LineageGraph, key: Place, asked: Collection[Place]) -> tuple[str, ...]:
-    """The partitions of a job that are asked for and not as they should be: all where what it read
-    is not as it was, else those that are lost."""
+    """Return the partitions of a job that are asked for and must be made again. These are all of
+    them if the job is stale or behind, else those with lost files."""
     node = graph.nodes[key]
     names = (name for table, name in node.places if (table, name) in asked)
     return tuple(sorted(it for it in names if key in graph.wrong or node.lost_in(it)))
@@ -260,7 +265,7 @@ def _step(
     may_narrow = alone or (narrow and by_plan)
     narrowed = may_narrow and bool(besides or node.replaced or node.in_part)
     besides = () if narrowed else tuple(sorted({*besides, *node.of_run.difference(wanted)}))
-    # Where it is run whole, what it left empty is to be as the plan has seen it, too.
+    # A run of the whole job must also find the partitions that it left empty as the plan saw them.
     empty = () if narrowed else sorted(node.empty)
     writes = (*wanted, *besides, *empty) if by_plan else ()
     versions = {name: node.versions.get(name, 0) for name in writes}

@@ -1,4 +1,4 @@
-"""Tables as they are now, each looked at once: their partitions, contents and jobs' records."""
+"""Tables in their present state, each read once: their partitions, contents and jobs' records."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from ..committer.store.fast_root import is_fast
 from ..committer.store.requests import Head, etag_of
 from ..tables import DeltaTable
 
-#: Of a column beside those of a table; none of these is called so.
+#: Name of a column that is added to those of a table, none of which can have this name.
 _NAME = ""
-#: A partition of a table, by the table's root.
+#: A partition with its table's root; or a job with it.
 Place = tuple[str, str]
 
 
 class CannotTellError(Exception):
-    """What a job asked for cannot be asked again. The message says why."""
+    """A job's filter cannot be applied to its input again. The message says why."""
 
 
 @dataclass(frozen=True)
 class TableNow:
     """One state of a table.
 
-    :param keys_lost: of files that it names and that are not there, where somebody has looked.
+    :param keys_lost: keys of its files that are missing; empty if nothing has checked that.
     """
 
     url: str
@@ -48,23 +48,23 @@ class TableNow:
 
     @cached_property
     def contents(self) -> dict[str, str]:
-        """By partition that holds files."""
+        """Digest of the rows of each partition that holds files, by partition."""
         return {name: content_of(files) for name, files in self.state.by_partition().items()}
 
     @cached_property
     def held(self) -> dict[str, frozenset[str]]:
-        """By partition, the jobs whose files it holds; ``""`` for files that no job wrote."""
+        """The jobs whose files a partition holds, by partition; ``""``: files that no job wrote."""
         by = self.state.by_partition()
         return {name: frozenset(file.job for file in files) for name, files in by.items()}
 
     @cached_property
     def fast(self) -> frozenset[Place]:
-        """Partitions and jobs of which files lie in a fast root alone."""
+        """Pairs of a partition and a job that has files there in a fast root only."""
         return frozenset((it.partition, it.job) for it in self.state.files if is_fast(it.key))
 
     @cached_property
     def holding(self) -> dict[str, list[str]]:
-        """By job, the partitions that hold files of it."""
+        """The partitions that hold files of a job, by job."""
         found: dict[str, list[str]] = defaultdict(list)
         for name, jobs in self.held.items():
             for job in jobs:
@@ -73,7 +73,7 @@ class TableNow:
 
     @cached_property
     def lost(self) -> dict[Place, tuple[str, ...]]:
-        """Keys of files that are named and not there, by partition and job."""
+        """Keys of missing files, by partition and job."""
         found: dict[Place, tuple[str, ...]] = {}
         for file in self.state.files if self.keys_lost else ():
             if file.key in self.keys_lost:
@@ -87,9 +87,9 @@ class TableNow:
 
     @cached_property
     def _values(self) -> pa.RecordBatch:
-        """Of each partition that holds files the values of its columns, and its name after these.
+        """The column values of each partition that holds files, and after these its name.
 
-        :raises DamagedError: one is none of the table's.
+        :raises DamagedError: the name of a partition does not fit the table.
         """
         schema, by = self.state.schema, self.state.partition_by
         names = sorted(self.contents)
@@ -102,7 +102,7 @@ class TableNow:
 
     @cached_property
     def _kept(self) -> dict[str, frozenset[str]]:
-        """What filters select, as far as that was asked for."""
+        """The partitions that a filter selects, by the filter's text, once it was applied."""
         return {}
 
     @cached_property
@@ -110,15 +110,15 @@ class TableNow:
         return {}
 
     def digest(self, selected: frozenset[str]) -> str:
-        """What tells these partitions and their contents from others."""
+        """Return the digest of partitions and their contents, by which they are compared."""
         if selected not in self._digests:
             self._digests[selected] = digest_of((it, self.contents[it]) for it in selected)
         return self._digests[selected]
 
     def selected(self, read: TableRead) -> frozenset[str]:
-        """The partitions that what was asked for selects now, of those that hold files.
+        """Return the partitions that a job would read if it asked for its input now.
 
-        :raises CannotTellError: it cannot be asked again.
+        :raises CannotTellError: its filter cannot be applied again.
         """
         if read.whole:
             return self._names
@@ -145,7 +145,7 @@ class TableNow:
         if not row_filter.is_about(self.state.partition_by):
             condition = PartitionCondition(row_filter, schema, self.state.partition_by, None)
             return frozenset(name for name in self.contents if name in condition)
-        # All at once: a thousand jobs may each have asked by a filter of their own.
+        # All partitions at once: a thousand jobs may have a filter each.
         asked = self._values.select([*row_filter.schema.names, _NAME])
         try:
             return frozenset(row_filter.keep(asked)[_NAME].to_pylist())
@@ -156,10 +156,10 @@ class TableNow:
 
 
 class KnownTables:
-    """Tables of either layout, each as it was when it was asked for first.
+    """Tables of either layout, each in the state in which it was first asked for.
 
-    :param client: as of :class:`.table.Table`.
-    :param with_files: look, too, which data files are there: a listing of each table.
+    :param client: as for :class:`.table.Table`.
+    :param with_files: check also which data files are there, by a listing of each table.
     """
 
     def __init__(self, client: Any = None, with_files: bool = False) -> None:
@@ -171,7 +171,7 @@ class KnownTables:
         self._etags: dict[str, str | None] = {}
 
     def table(self, url: str) -> TableNow | None:
-        """``None``: there is none any more."""
+        """Return the state of a table; ``None``: it does not exist, or no longer."""
         if url not in self._tables:
             try:
                 self._tables[url] = self._look(url)
@@ -180,7 +180,8 @@ class KnownTables:
         return self._tables[url]
 
     def input_table(self, url: str) -> TableNow | None:
-        """A table that a job has read; ``None``, too, where its bucket is no more."""
+        """Return the state of a table that a job has read; ``None`` also if its bucket no longer
+        exists."""
         try:
             return self.table(url)
         except StoreRefusedError as error:
@@ -196,13 +197,14 @@ class KnownTables:
         table, named = self._opened[url], {file.key for file in state.files}
         missing = named - table.keys_there()
         if missing:
-            # A replace between the two looks removes what it no longer names.
+            # A replace between the read of the state and the listing removes files that the table
+            # no longer names.
             state = table.state()
             missing &= {file.key for file in state.files}
         return TableNow(url, state, frozenset(missing))
 
     def _open(self, url: str) -> Snapshot:
-        """Open a table, whichever its layout, and return its state."""
+        """Open a table of either layout and return its state."""
         self._opened[url] = table = ReadableTable(url, self._client)
         try:
             return table.state()
@@ -213,7 +215,7 @@ class KnownTables:
         return delta.state()
 
     def records(self, url: str, jobs: Iterable[str]) -> dict[str, JobRecord | None]:
-        """The records of jobs: a request for each that was not asked for before."""
+        """Return the records of jobs, by a request for each that was not asked for before."""
         wanted = set(jobs) - {""}
         new = {job for job in wanted if (url, job) not in self._records}
         if new:
@@ -233,12 +235,13 @@ class KnownTables:
                 job: record_of(it) for job, it in table.decisions(new).items() if it is not None
             }
             found |= read
-            # What a plan has let a job make again in part is its run's, with what was made before.
+            # A job that was restricted to some partitions belongs to its run, with the run's job
+            # before it, whose record is read, too.
             wanted = {it.narrows for it in read.values() if it.narrows is not None}
         return with_runs(found)
 
     def etag(self, url: str) -> str | None:
-        """Of a foreign file; ``None``: it is gone."""
+        """Return the ETag of a foreign file; ``None``: it no longer exists."""
         if url not in self._etags:
             bucket, key = place_of(url)
             try:
