@@ -1,1 +1,1 @@
-"""Loads from a scheduler, whichever it is: runs, submissions, outcomes, upkeep."""
+"""Loads from any scheduler: runs, submissions, outcomes, maintenance."""

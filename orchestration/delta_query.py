@@ -1,14 +1,14 @@
-"""One look at a Delta table for what a sensor waits for: its log tells, in place of heads.
+"""Poll of a Delta table for a sensor: the answers come from the table's log, not from heads.
 
 =====================  ============================================================================
-what is asked          what tells
+question               source of the answer
 =====================  ============================================================================
-the job of a run       the transaction of its key, and the entry that it names
-a job by its id        its entry; a fence that says it never comes
+the job of a run       the transaction of its key, and the entry that the transaction names
+a job by its id        its entry, or a fence: the job will never commit
 partitions             the live files of each, and the last entry that changed its rows
 =====================  ============================================================================
 
-A committed job is to be seen at once by readers that go by the log: none is half applied.
+Readers of the log see a committed job at once: no job is half applied.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ _known: MutableMapping[Table, DeltaTable | None] = WeakKeyDictionary()
 
 
 def delta_table_at(table: Table) -> DeltaTable | None:
-    """Return the Delta table at a root, where there is one: three requests, and none any more once
-    the root is known to hold a table of either kind."""
+    """Return the Delta table at a root; ``None`` if there is none.
+
+    This takes three requests; none once the root is known to hold a table of either layout.
+    """
     if table not in _known:
         kind = table.run(table_kind(table.root))
         if kind is TableKind.NONE:
@@ -46,17 +48,21 @@ def delta_table_at(table: Table) -> DeltaTable | None:
 
 
 def log_state(table: DeltaTable, last: State | None) -> State:
-    """What tells whether an answer about a table may have changed: its newest entry, by one
-    listing of what came after the last one."""
+    """Return the version and ETag of a table's newest entry, by one listing.
+
+    An answer about the table can change only if these change.
+
+    :param last: the result of the last call: the listing begins at that entry.
+    """
     newest = table.newest_entry(int(last[0][0]) if last else 0)
     return () if newest is None else ((str(newest.version), newest.etag),)
 
 
 def refuse_of_directories(table: Table | DeltaTable, **given: object) -> None:
-    """Refuse what a sensor asks that a Delta table cannot answer.
+    """Refuse a sensor's arguments that are only for tables of directories.
 
-    :param given: arguments that are about directories and ``_SUCCESS``, by name.
-    :raises InvalidInputError: names the first that is given.
+    :param given: arguments about directories and ``_SUCCESS``, by name.
+    :raises InvalidInputError: one has a value that counts as true; the error names the first.
     """
     for name, value in given.items():
         if value:
@@ -68,9 +74,9 @@ def refuse_of_directories(table: Table | DeltaTable, **given: object) -> None:
 
 
 def partitions_in(table: DeltaTable, directory: str) -> tuple[str, ...]:
-    """Find the partitions below a directory that hold files.
+    """Find the partitions below a directory that hold files; none if there is no table yet.
 
-    :param directory: the path above them, ``year=2013``; ``""`` for all.
+    :param directory: the path above them, such as ``year=2013``; ``""`` for all.
     """
     try:
         names = table.state().by_partition().keys() - {UNPARTITIONED}
@@ -83,11 +89,11 @@ def partitions_in(table: DeltaTable, directory: str) -> tuple[str, ...]:
 def look_at_partitions(
     table: DeltaTable, partitions: Collection[str], version: int | None, time: float | None
 ) -> tuple[Snapshot | None, Mapping[str, LastChange], bool]:
-    """Read what partitions hold, the last change of each after a version and after a time, and
-    whether changes may have been made by entries that were cleaned. ``None``: there is no table
-    yet.
+    """Read the state of partitions, and the last change of each after a version and a time.
 
     :param time: in Unix seconds.
+    :return: the table's state (``None``: there is no table yet), the changes by partition, and
+        whether entries that were cleaned from the log may have made more changes.
     """
     # On use: DAG files are parsed by processes that know no table.
     from ..tables import Since

@@ -1,4 +1,4 @@
-"""One look for a job that a sensor waits for, the same in a worker and in the triggerer."""
+"""Query for the job that a sensor waits for, the same in a worker and in the triggerer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .runs.partitions import TableSpelling
     from .s3a.load import RunLook
 
-#: Reads the ``_SUCCESS`` of a partition or, for ``None``, the table's (:meth:`.Table.marker`).
+#: Reads a partition's ``_SUCCESS``; for ``None``, that of the table (:meth:`.Table.marker`).
 ReadMarker = Callable[[str | None], "SuccessMarker | None"]
 READY, WAITING, FAILED, ERROR = "ready", "waiting", "failed", "error"
 SKIPPED = "skipped"
@@ -31,8 +31,8 @@ _BY_HAND = (
     "was aborted"
 )
 _WITHOUT_COMMIT = "it ended without a commit in {table}"
-#: States of a task that has ended and will not load any more unless somebody clears it, each with
-#: what it says of a task that has committed nothing.
+#: States of a task that has ended and loads again only if it is cleared. Each has the reason why
+#: such a task has committed nothing.
 _OVER = {
     **dict.fromkeys(("success", "removed"), _BY_HAND),
     "skipped": "it has nothing to load, as newer runs have, or a task before it was skipped",
@@ -45,15 +45,15 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 @dataclass(frozen=True)
 class QueryResult:
-    """What one look found.
+    """Result of one poll.
 
-    :param state: :data:`READY`, :data:`WAITING`, :data:`FAILED` where waiting is in vain,
-        :data:`SKIPPED` where it is since the task was skipped, or :data:`ERROR` where the table
-        could not be read.
+    :param state: :data:`READY`; :data:`WAITING`; :data:`FAILED`, if the job will never come;
+        :data:`SKIPPED`, if it will never come since its task was skipped; or :data:`ERROR`, if the
+        table could not be read.
     :param explanation: one or two sentences, for the log or the error.
     :param report: the committed job (:func:`.reports.commit_report`) when ready.
-    :param absent: nothing of the job is there.
-    :param quiet: the answer stays as it is while nothing changes at :meth:`JobQuery.watched`.
+    :param absent: no commit of the job was found.
+    :param quiet: the result stays the same until something changes at :meth:`JobQuery.watched`.
     """
 
     state: str
@@ -65,23 +65,24 @@ class QueryResult:
 
 @dataclass(frozen=True)
 class JobQuery:
-    """Is *this* job committed, and to be seen by readers that list?
+    """Question: is one particular job committed, and visible to readers that list?
 
-    One of ``job``, ``idempotency_key`` and ``newer_than_version`` says which job: that something is
-    there never suffices, since yesterday's marker is there too.
+    One of ``job``, ``idempotency_key`` and ``newer_than_version`` identifies the job. The mere
+    presence of files or of a marker proves nothing: yesterday's marker is there too.
 
-    :param table: the table's whole root.
+    :param table: the URL of the table's root.
     :param job: a job's id.
     :param idempotency_key: the idempotency key of a run's task
         (:func:`.task_run.idempotency_key_of`).
-    :param partition: the partition that is waited for; with ``job`` or ``idempotency_key``, the one
-        the job has to have changed.
+    :param partition: the partition to wait for; with ``job`` or ``idempotency_key``, the job must
+        have changed it.
     :param newer_than_version: any job that moved the partition beyond this version.
-    :param min_rows: fail when the job committed fewer rows (to the partition).
-    :param min_files: the same of files.
-    :param apply: apply a committed job whose owner has not, rather than wait for somebody.
-    :param on_foreign_marker: ``wait`` or ``fail`` where a ``_SUCCESS`` lies that is not ours.
-    :param spelled: the partition is written as its table writes it.
+    :param min_rows: fail if the job committed fewer rows (to the partition).
+    :param min_files: fail if the job committed fewer files (to the partition).
+    :param apply: apply a committed job that its owner has not applied, rather than wait until
+        another process does.
+    :param on_foreign_marker: ``wait`` or ``fail`` if there is a ``_SUCCESS`` of another committer.
+    :param spelled: the partition has the spelling of its table.
     """
 
     table: str
@@ -97,21 +98,21 @@ class JobQuery:
 
     @property
     def is_spelled(self) -> bool:
-        """Whether no partition is to be written as its table does: ``day=1`` for ``day=01``."""
+        """True if no partition is left to spell as its table does (``day=1`` for ``day=01``)."""
         return self.spelled or self.partition is None
 
     def spelled_by(self, spelling: TableSpelling) -> JobQuery:
-        """The same question about the partition as its table writes it.
+        """Return the same query with the partition spelled as its table spells it.
 
         :param spelling: :func:`.runs.partitions.table_spelling`.
-        :raises InvalidInputError: the table cannot have it.
+        :raises InvalidInputError: the table cannot have such a partition.
         """
         return replace(self, partition=spelling.partition(self.partition or ""), spelled=True)
 
     def check(self, known: Callable[[object], bool] = lambda value: value is not None) -> None:
-        """See that the query says which job is meant.
+        """Check that the query identifies one job.
 
-        :param known: whether a value is what it will be, and no template of it.
+        :param known: return whether a value is final, not a template.
         :raises InvalidInputError: it does not, or a value cannot be right.
         """
         given = (self.job, self.idempotency_key, self.newer_than_version)
@@ -150,7 +151,7 @@ class JobQuery:
 
     @property
     def subject(self) -> str:
-        """What is waited for, in words."""
+        """Description of the job, for messages."""
         if self.job is not None:
             return f"job {self.job}"
         if self.idempotency_key is not None:
@@ -159,12 +160,15 @@ class JobQuery:
 
     @property
     def is_of_a_head(self) -> bool:
-        """Whether a head says which job is meant, so that there is none where there is no head."""
+        """True if a head identifies the job: without that head there is no such job."""
         return self.idempotency_key is not None or self.newer_than_version is not None
 
     def watched(self, root: TableRoot) -> tuple[str, ...]:
-        """Keys and folders (with a slash at their end) that tell whether the answer may have
-        changed; none where nothing does."""
+        """Return keys and folders where every change of the answer shows.
+
+        :return: folders end with a slash; empty if no keys or folders show every change: ask anew
+            at each poll.
+        """
         from ..s3a.runs.ledger import run_prefix
 
         if self.on_foreign_marker == "fail":
@@ -176,10 +180,12 @@ class JobQuery:
         return () if self.job is None or _is_uuid(self.job) else (root.decision_key(self.job),)
 
     def after(self, result: QueryResult, task_state: str | None) -> QueryResult:
-        """What an answer means, given the state in which the task was *before* the look.
+        """Return a result that also takes the state of the run's task into account.
 
-        A task that has ended without a commit will not commit. Its application may outlive it:
-        while a job claims the run's head, a commit may still come.
+        A task that has ended without a commit will not commit any more. But its application may
+        outlive the task: while a job claims the run's head, a commit may still come.
+
+        :param task_state: the state that the task had *before* the poll.
         """
         if not (result.absent and result.quiet) or task_state not in _OVER:
             return result
@@ -190,10 +196,10 @@ class JobQuery:
         )
 
     def ask(self, table: Table | DeltaTable) -> QueryResult:
-        """Look once.
+        """Poll the table once.
 
-        :param table: the table at :attr:`table`; made once and kept, since making its clients
-            costs more than looking.
+        :param table: the table at :attr:`table`. Make it once and keep it: its clients cost more
+            than a poll.
         :raises ZeroRenameError: the store refused or did not answer, or a record is damaged.
         """
         # On use: DAG files are parsed by processes that ask nothing.
@@ -229,7 +235,7 @@ class JobQuery:
         return self._ready(table, job)
 
     def _of_log(self, table: DeltaTable) -> QueryResult:
-        """The same in a Delta table."""
+        """Poll a Delta table once."""
         from .delta_query import look_at_partitions, refuse_of_directories
 
         fails = self.on_foreign_marker == "fail"
@@ -242,11 +248,12 @@ class JobQuery:
             if change is None:
                 return QueryResult(WAITING, f"Nothing committed yet of {self.subject}.", quiet=True)
             return self._judged(commit_report(change.done, wanted), [*wanted])
-        at_work = table.open_jobs()  # Before the look: what has ended by now has committed by now.
+        # Read before the log: a job that is not open any more has its commit in the log by now.
+        at_work = table.open_jobs()
         if self.idempotency_key is not None:
             held = [it for it in at_work if it.unpublished]
             if any(it.idempotency_key == self.idempotency_key for it in held):
-                # The run was loaded again: its rows of before are to be replaced.
+                # The run was loaded again: the rows that it committed before are to be replaced.
                 waits = table.unpublished_of_key(self.idempotency_key)
                 if waits is not None:
                     return QueryResult(WAITING, f"Job {waits.job} waits to be published.")
@@ -276,11 +283,12 @@ class JobQuery:
             return self.job
         if self.idempotency_key is not None:
             return table.job_of_key(self.idempotency_key)
-        # -1 is the version before a log's first entry; a head begins at 0, before its first commit.
+        # -1 is the version before a log's first entry. A head's version before its first commit
+        # is 0.
         return table.partition_job(self.partition or "", max(0, self.newer_than_version or 0))
 
     def _is_claimed(self, table: Table) -> bool:
-        """Whether a job is about to change the head by which this query goes."""
+        """Return whether a job claims the head that this query asks about."""
         from ..committer.format.records.head import Slot
 
         slot = Slot.partition(table.root, self.partition or "")
@@ -289,7 +297,10 @@ class JobQuery:
         return table.claimed_by(slot) is not None
 
     def not_there(self, marker: ReadMarker, quiet: bool = True) -> QueryResult:
-        """Nothing yet. A marker that is not ours explains why nothing may ever come.
+        """Build the result for a job that has not committed.
+
+        If there is a marker of another committer, the explanation names it: perhaps no job of
+        this committer will ever come.
 
         :param marker: the table's ``marker``.
         """
@@ -315,8 +326,11 @@ class JobQuery:
         return self._judged(report, [p.partition for p in committed.partitions])
 
     def _commit(self, table: Table | DeltaTable, job: str) -> Committed | None:
-        """Read what a job committed. Of a run's jobs it is the one that holds its rows of the
-        partition: a plan may have left that to the job before."""
+        """Read what a job committed.
+
+        For a run and a partition, this is the run's job that holds its rows of the partition: if
+        a plan let the last job make only some partitions, that may be a job before it.
+        """
         if self.idempotency_key is not None and self.partition is not None:
             for done in jobs_of_run(table, job):
                 if any(it.partition == self.partition for it in done.partitions):
@@ -324,7 +338,7 @@ class JobQuery:
         return table.result(job)
 
     def _of_s3a(self, table: Table, look: RunLook) -> QueryResult:
-        """The same for a job of one of Hadoop's committers."""
+        """Build the result for a job of one of Hadoop's committers."""
         from .s3a.load import only
 
         found, is_over = look.report, not look.is_writing
@@ -360,9 +374,10 @@ class JobQuery:
 
 
 def check_least(**counts: int | None) -> None:
-    """See that arguments that say a least number say one.
+    """Check that minimum counts are not negative.
 
-    :raises InvalidInputError: one does not.
+    :param counts: such as ``min_rows``, by argument name; ``None``: not given.
+    :raises InvalidInputError: one is negative.
     """
     for name, least in counts.items():
         if least is not None and least < 0:
@@ -373,7 +388,7 @@ def check_least(**counts: int | None) -> None:
 
 
 def _cleaned(key: str, version: int) -> QueryResult:
-    """Say that a run is committed by an entry that is gone, so that waiting is in vain."""
+    """Build the result for a run whose log entry was cleaned, so its commit cannot be read."""
     said = (
         f"The run {key} is committed, by version {version}, but another engine has cleaned that "
         "entry of the log: nobody can tell what the run loaded. If its rows are there, mark this "
@@ -391,8 +406,10 @@ def _is_uuid(job: str) -> bool:
 
 
 def _foreign_marker(read: ReadMarker, partition: str | None) -> str | None:
-    """What a ``_SUCCESS`` that another committer left says, in a sentence; ``None`` where there
-    is none or it is ours."""
+    """Describe the ``_SUCCESS`` of another committer in a sentence.
+
+    :return: ``None`` if there is no marker, or only ours. For a damaged marker, the error.
+    """
     for place in dict.fromkeys((partition, None)):
         try:
             marker = read(place)

@@ -1,4 +1,4 @@
-"""Policies of a load that its committer cannot keep: refused before anything is submitted."""
+"""Checks of a load's policies: those that its committer cannot keep are refused at once."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _UNDONE = "Nothing was submitted"
 def check_policies(
     committer: str, said: Mapping[str, Any], s3a_options: Mapping[str, Any] | None = None
 ) -> None:
-    """Refuse what a committer cannot keep of a load's policies.
+    """Refuse policies of a load that its committer cannot keep.
 
-    :param said: the policies by their names, of an operator with those of its connection: as
-        :class:`.Handoff` has them, and ``catalog``; ``None``, or left out: not said, but the words
-        of a merge, which are there.
-    :param s3a_options: the operator's own.
+    :param said: the policies of an operator and its connection by name: the fields of
+        :class:`.Handoff`, and ``catalog``. A policy that is ``None`` or left out was not given.
+        ``mode`` and the arguments of a merge must not be left out.
+    :param s3a_options: the operator's argument.
     :raises InvalidInputError: names the policy, and why it cannot be kept.
     """
     check_merge(said, committer)
@@ -69,9 +69,9 @@ def check_policies(
 
 
 def _check_of_delta(said: Mapping[str, Any]) -> None:
-    """Refuse what a Delta table does not keep.
+    """Refuse policies that a Delta table cannot keep.
 
-    :raises InvalidInputError: names it.
+    :raises InvalidInputError: names the policy.
     """
     if said.get("success_markers") == SuccessMarkers.PARTITION_AND_TABLE:
         raise InvalidInputError(
@@ -95,16 +95,17 @@ def refuse_data_root(data_root: FastRoot | str, undone: str) -> NoReturn:
 
 
 def read_publish(given: object) -> bool | None:
-    """Read whether a load's rows are seen as it ends, from a boolean or one of Airflow's words for
-    it; ``None``, as a handoff has it, where they are.
+    """Read the argument ``publish``, from a boolean or one of Airflow's words for booleans.
 
+    :return: as a hand-off has it: ``None`` if the rows become visible when the load ends,
+        ``False`` if they are held back.
     :raises InvalidInputError: anything else.
     """
     return None if read_flag("publish", given) else False
 
 
 def _check_held_back(committer: str, said: Mapping[str, Any]) -> None:
-    """Refuse to hold back rows where that cannot be kept.
+    """Refuse ``publish=False`` for a load whose rows cannot be held back.
 
     :raises InvalidInputError: says why.
     """
@@ -141,11 +142,11 @@ def _check_of_merge(on_conflict: OnConflict | str | None, distribute: Distribute
 
 
 def check_table_data_root(table: Table, said: Mapping[str, Any]) -> None:
-    """Refuse a data root that a Delta table does not have. Asks for the table's log.
+    """Refuse a data root other than the one that the Delta table has. Reads the table's log.
 
-    :param said: ``layout`` and ``data_root``, each ``None`` where nothing is said.
-    :raises InvalidInputError: it lies in the table.
-    :raises TableMismatchError: the table has another one.
+    :param said: ``layout`` and ``data_root``, each ``None`` if it is not given.
+    :raises InvalidInputError: the data root lies in the table.
+    :raises TableMismatchError: the table has another data root.
     """
     if said.get("layout") is TableLayout.DELTA and said.get("data_root"):
         from ..tables.table_at import delta_at  # With the readers of Parquet: on use.

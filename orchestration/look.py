@@ -1,4 +1,4 @@
-"""One look at a table for many sensors: what lies at the keys they wait for."""
+"""Poll of a table for many sensors at once: the objects at the keys that they wait for."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from ..committer.format.layout import CONTROL
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, ListedObject, Step
 
-#: What lies at a key or below a folder: keys and ETags.
+#: The objects at a key or in a folder: keys and ETags.
 State = tuple[tuple[str, str], ...]
 
 
 def look(wanted: Collection[str], pages: MutableMapping[str, int]) -> Step[dict[str, State]]:
-    """What lies at some keys and folders now.
+    """List the objects at some keys and in some folders.
 
-    Keys of one folder come by one listing of what their names have in common: a request for a
-    thousand objects, however many wait. Where earlier looks took more pages than there are keys,
-    each key is listed by itself.
+    Keys of one folder share one listing, of the prefix that their names have in common. It takes a
+    request for each thousand objects, for any number of sensors. If the folder's last listing took
+    more pages than there are keys, each key is listed by itself.
 
     :param wanted: keys, and folders with a slash at their end.
-    :param pages: how many pages the listing of a folder took last; renewed here.
-    :return: by key or folder; an empty state where there is nothing.
+    :param pages: the number of pages that each folder's last listing took; updated here.
+    :return: by key or folder; an empty state if there is nothing.
     """
     groups: dict[str, list[str]] = {}
     for name in wanted:
@@ -43,7 +43,7 @@ def look(wanted: Collection[str], pages: MutableMapping[str, int]) -> Step[dict[
 
 
 def _parent(name: str) -> str:
-    """The folder whose names are listed together: of partitions' heads the one of all of them."""
+    """Return the folder whose names are listed together; all heads share one folder."""
     before, heads, _ = name.partition(f"/{CONTROL}/heads/")
     if heads:
         return before + heads
@@ -61,7 +61,7 @@ def _prefixes(names: list[str], pages: int) -> list[str]:
 def _placed(
     objects: Iterable[ListedObject], wanted: Collection[str]
 ) -> Iterator[tuple[str, ListedObject]]:
-    """The objects at a key or right below a folder that is wanted."""
+    """Yield the objects at a wanted key or directly in a wanted folder, each with that name."""
     for item in objects:
         for name in (item.key, item.key.rpartition("/")[0] + "/"):
             if name in wanted:

@@ -10,37 +10,40 @@ from ..committer.format.job_spec import Mode
 from ..s3a.hadoop.settings import NATIVE
 from .runs.arguments import read_flag, read_names
 
-#: What only mode merge has.
+#: Arguments that only mode merge takes.
 OF_MERGES = ("merge_on", "delete_when", "latest_by", "across_partitions")
 
 
 def listed_columns(given: object) -> tuple[str, ...]:
-    """Columns as a list, or as a text with commas between them."""
+    """Return the columns of ``merge_on``: a list, or a text with commas between them."""
     return read_names("merge_on", given, ",", "columns", "names such as id")
 
 
 def read_across(given: object) -> bool | None:
-    """Read whether rows match those of all partitions, from a boolean or one of Airflow's words for
-    it; ``None``, as a handoff has it, where they match those of their own alone.
+    """Read ``across_partitions``, from a boolean or one of Airflow's words for booleans.
 
+    :return: as a hand-off has it: ``True`` if rows match rows of all partitions, ``None`` if they
+        match only rows of their own partition.
     :raises InvalidInputError: anything else.
     """
     return True if read_flag("across_partitions", given) else None
 
 
 def _is_said(name: str, value: object) -> bool:
-    """Of a condition of pyarrow's there is no truth."""
+    """Return whether an argument has a value that asks for a merge."""
     if value is not None and name == "across_partitions":
         return read_across(value) is True
+    # A pyarrow condition (``delete_when``) raises an error for bool(): it counts as given.
     return bool(value) if value is None or isinstance(value, Sequence) else True
 
 
 def check_merge(said: Mapping[str, Any], committer: str | None) -> None:
-    """Mode merge has a key, and the native committer; other modes have no key.
+    """Check that mode merge has a key and the native committer, and that other modes have no key.
 
-    :param said: what a load is given, by its arguments' names.
-    :param committer: ``None`` where it is not known yet.
-    :raises InvalidInputError: it is not so.
+    :param said: a load's arguments by name.
+    :param committer: ``None`` if it is not known yet.
+    :raises InvalidInputError: a merge without key or with another committer, or an argument of
+        merges in another mode.
     """
     merges = said["mode"] is not None and Mode.parse(said["mode"]) is Mode.MERGE
     if merges and not said["merge_on"]:

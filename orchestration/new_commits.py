@@ -1,4 +1,4 @@
-"""Commits to a table since somebody last looked, whoever made them, and how far they looked."""
+"""Commits to a table since the last poll, by any writer, and a cursor: the last commit read."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ if TYPE_CHECKING:
     from ..committer import Owner, Table
     from ..tables import DeltaTable
 
-#: Commits read in one look; the next goes on with the rest.
+#: Commits read in one poll; the next poll reads the rest.
 LIMIT = 200
-#: Seconds for which a job may be open before it commits, and still be noticed.
+#: Seconds for which a job may be open before it commits, and still be found.
 LONGEST = 7 * 86_400.0
-#: Seconds by which a store may show what it was sent late, or date it early.
+#: Seconds by which a store may list an object late, or date it early.
 OVERLAP = 300.0
 
 
 @dataclass(frozen=True)
 class ListingCursor:
-    """How far somebody has read objects, as their listing dates them.
+    """Position in a listing of objects, by their dates: objects before it were read.
 
     :param at: the last date of an object that was read, by the store's clock.
-    :param seen: digests of the states read that are not older than :data:`OVERLAP` before.
+    :param seen: digests of the objects' states that were read and whose date is at most
+        :data:`OVERLAP` before ``at``.
     """
 
     at: float = 0.0
@@ -39,7 +40,7 @@ class ListingCursor:
 
     @staticmethod
     def decode(text: str | None) -> ListingCursor:
-        """Of a text by :meth:`encode`; the beginning, where it is none."""
+        """Read a cursor from the text of :meth:`encode`; from any other text, the beginning."""
         try:
             found = json.loads(text or "{}")
             return ListingCursor(float(found.get("at", 0.0)), frozenset(found.get("seen", ())))
@@ -50,7 +51,7 @@ class ListingCursor:
         return json.dumps({"at": self.at, "seen": sorted(self.seen)}, separators=(",", ":"))
 
     def unread(self, listed: Sequence[ListedObject]) -> list[ListedObject]:
-        """The states that were not read yet, oldest first."""
+        """Return the listed objects whose present state was not read yet, oldest first."""
         new = [
             item
             for item in listed
@@ -64,10 +65,11 @@ class ListingCursor:
         listed: Sequence[ListedObject],
         left: Sequence[ListedObject] = (),
     ) -> ListingCursor:
-        """The cursor once some of the unread are read.
+        """Return the cursor after some of the unread objects are read.
 
-        :param listed: the whole listing: what is no longer in it need not be remembered.
-        :param left: unread ones that are to be read later, however late.
+        :param read: these objects.
+        :param listed: the whole listing: an object that is no longer in it need not be remembered.
+        :param left: unread objects to read later: the cursor does not move beyond them.
         """
         at = max((self.at, *(item.last_modified for item in read)))
         at = min((at, *(item.last_modified for item in left)))
@@ -78,7 +80,7 @@ class ListingCursor:
 
 @dataclass(frozen=True)
 class LogCursor:
-    """How far somebody has read the log of a Delta table.
+    """Position in the log of a Delta table: entries up to it were read.
 
     :param version: of the last entry that was read; -1: none.
     """
@@ -90,7 +92,7 @@ class LogCursor:
 
 
 def decode_cursor(text: str) -> ListingCursor | LogCursor:
-    """Return a cursor by its text: of whichever kind it is."""
+    """Read a cursor of either kind from its text."""
     try:
         return LogCursor(int(json.loads(text)["version"]))
     except (KeyError, TypeError, ValueError):
@@ -99,11 +101,11 @@ def decode_cursor(text: str) -> ListingCursor | LogCursor:
 
 @dataclass(frozen=True)
 class NewCommits:
-    """What a look found.
+    """Result of a poll for new commits.
 
     :param reports: of the commits (:func:`.reports.commit_report`), oldest first, each with its
         ``owner``.
-    :param cursor: for the next look, once these are told.
+    :param cursor: for the next poll, once these reports were passed on.
     """
 
     reports: tuple[dict[str, Any], ...]
@@ -111,9 +113,10 @@ class NewCommits:
 
 
 def present(table: Table, since: float | None, now: float) -> ListingCursor:
-    """Where to begin: what has been committed so far is not told.
+    """Return the cursor to begin with: commits made so far are not reported.
 
-    :param since: tell what was committed after this time, seconds since the epoch.
+    :param since: in Unix seconds; if given, commits from this time on are reported all the same.
+    :param now: in Unix seconds.
     """
     listed, left = table.run(_decisions(table.root, now))
     old = [it for it in listed if it not in left and (since is None or it.last_modified < since)]
@@ -123,13 +126,14 @@ def present(table: Table, since: float | None, now: float) -> ListingCursor:
 def new_commits(
     table: Table, cursor: ListingCursor, now: float, wanted: Callable[[str], bool]
 ) -> NewCommits:
-    """The commits that were made since, and are to be seen by readers that list.
+    """Return the commits after a cursor that readers by listing can see.
 
-    Three listings, and two requests for each commit. Not told are compactions, which bring no rows,
-    and jobs that were open for longer than :data:`LONGEST`.
+    This takes three listings, and two requests for each commit. Compactions, which bring no rows,
+    and jobs that were open for longer than :data:`LONGEST` are not reported.
 
-    :param now: seconds since the epoch.
-    :param wanted: whether a partition is; a commit that changed no such one is not told.
+    :param now: in Unix seconds.
+    :param wanted: return whether a partition is of interest; a commit that changed no such
+        partition is not reported.
     """
     listed, left = table.run(_decisions(table.root, now))
     unread = [item for item in cursor.unread(listed) if item not in left][:LIMIT]
@@ -137,7 +141,7 @@ def new_commits(
     for item in unread:
         (job,) = jobs_on_record(table.root.decisions_prefix, [item.key])
         committed = table.result(job)
-        # What was written anew keeps its date.
+        # A decision that was written again later has a new date in the listing; decided_at stays.
         if committed is None or committed.rewritten or committed.decided_at < cursor.at - OVERLAP:
             continue
         names = [it.partition for it in committed.partitions if wanted(it.partition)]
@@ -153,13 +157,14 @@ def new_entries(
     since: float | None,
     wanted: Callable[[str], bool],
 ) -> NewCommits:
-    """The commits to a Delta table that were made since, other engines' too: one listing where
-    there are none. The job of another engine's is ``None``.
+    """Return the commits to a Delta table after a cursor, also those of other engines.
 
-    :param cursor: of a listing, from before there was a Delta table: all of its entries are new;
-        ``None``: begin now, or at a time.
-    :param since: that time, in seconds since the epoch.
-    :param wanted: as of :func:`new_commits`.
+    If there are none, this takes one listing. A commit of another engine has the job ``None``.
+
+    :param cursor: a cursor of a listing is from before there was a Delta table: then all of its
+        entries are new. ``None``: begin now, or at ``since``.
+    :param since: in Unix seconds.
+    :param wanted: as for :func:`new_commits`.
     """
     # On use: DAG files are parsed by processes that know no table.
     from ..tables import Since
@@ -187,15 +192,21 @@ def _told(owner: Owner | None) -> dict[str, Any]:
 
 
 def _decisions(root: TableRoot, now: float) -> Step[tuple[list[ListedObject], list[ListedObject]]]:
-    """The decisions of jobs that began lately, and those of them that are not applied to their end
-    or not known to be: a job is open before it decides, so the open ones are listed afterwards."""
+    """List the decisions of jobs that began in the last :data:`LONGEST` seconds.
+
+    A job is open before it decides, so the open jobs are listed after the decisions.
+
+    :return: all of these decisions, and those of jobs that are still open: they may not be
+        applied to their end yet.
+    """
     prefixes = jobs_begun(now - LONGEST, now + 86_400.0)
     listings = yield from All(
         tuple(list_objects(f"{root.decisions_prefix}{prefix}") for prefix in prefixes)
     )
     opened = yield from list_objects(root.open_prefix)
     items = [item for listing in listings for item in listing.objects]
-    # One that is condensed, or in which a loss is accepted, is written anew: it is the same commit.
+    # A decision is written again when it is condensed or when a loss is accepted. It is the same
+    # commit, so its ETag must not count.
     decisions = {
         job: replace(item, etag="")
         for item in items

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 def partitions_below(table: Table | DeltaTable, directory: str, by_heads: bool) -> tuple[str, ...]:
-    """Find the partitions below a directory: a request for a thousand heads or objects; of a Delta
-    table by its log.
+    """Find the partitions below a directory.
 
-    :param directory: the path above them, ``year=2013``; ``""`` for the table's root.
-    :param by_heads: those that have a head; else those in whose folders files lie.
+    This takes a request for each thousand heads or objects. For a Delta table it reads the log.
+
+    :param directory: the path above them, such as ``year=2013``; ``""`` for the table's root.
+    :param by_heads: find partitions that have a head; else those with files in their folders.
     """
     # On use: DAG files are parsed by processes that ask nothing.
     from ..tables import DeltaTable

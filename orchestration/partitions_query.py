@@ -1,4 +1,4 @@
-"""One look for partitions that a sensor waits for, whoever commits them."""
+"""Query for the partitions that a sensor waits for, no matter who commits them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..tables import DeltaTable
     from .runs.partitions import TableSpelling
 
-#: Partitions that are still missing, in an explanation.
+#: The most missing partitions that an explanation names.
 _NAMED = 10
 _NO_COMMIT = "no commit"
 _REPORTED = ("partition", "version", "rows", "files", "bytes", "job", "decided_at")
@@ -36,17 +36,18 @@ _REPORTED = ("partition", "version", "rows", "files", "bytes", "job", "decided_a
 
 @dataclass(frozen=True)
 class HeldPartition:
-    """What a partition holds, and by whose commit.
+    """State of a partition, and its last commit.
 
-    :param version: ``None`` where there are no heads.
-    :param job: the commit's.
-    :param decided_at: seconds since the epoch; ``None`` where nobody knows it any more.
-    :param rows: ``None`` where nobody counted them; ``bytes`` as well.
-    :param keys: of the files, each with its size in bytes where that is known.
+    :param version: ``None`` if there are no heads and no log, or if the log shows no change.
+    :param job: of the last commit.
+    :param decided_at: of that commit, in Unix seconds; ``None`` if it is not known any more.
+    :param rows: ``None`` if they were not counted.
+    :param bytes: ``None`` if the size of a file is not known.
+    :param keys: of the files, each with its size in bytes, or ``None`` if that is not known.
     :param unfinished: a job that is committed and not applied to its end.
-    :param missing: how many files of its last job are surely not there, besides those of ``keys``.
-    :param is_committed: false: a job is about to commit to it, and none has.
-    :param stable: this stays so while nothing changes at the key that was read.
+    :param missing: files of its last job that are certainly not there, besides those of ``keys``.
+    :param is_committed: false if a job is about to commit to it and no job has committed yet.
+    :param stable: the state stays the same until something changes at the key that was read.
     """
 
     partition: str
@@ -68,26 +69,28 @@ class HeldPartition:
 
 @dataclass(frozen=True)
 class PartitionsQuery:
-    """Do all these partitions hold what is asked of them, to be seen by readers that list?
+    """Question: does each of these partitions meet the conditions, visible to readers that list?
 
-    Unlike :class:`.job_query.JobQuery` it asks for no particular job: any commit counts that is
-    new enough. What is asked is asked of each partition.
+    Unlike :class:`.job_query.JobQuery` it does not ask for one particular job: any commit that is
+    new enough counts. Each partition must meet all conditions.
 
-    :param table: the table's whole root.
-    :param partitions: their paths; :data:`UNPARTITIONED` alone for all that lies at the root.
+    :param table: the URL of the table's root.
+    :param partitions: their paths; :data:`UNPARTITIONED` alone for everything at the root.
     :param directory: with ``min_partitions``, the folder above the partitions; ``""`` for the root.
-    :param min_partitions: so many partitions below the directory hold files and have what is
-        asked; ``None``: ``partitions`` names them.
-    :param newer_than_version: jobs moved it beyond this version.
-    :param newer_than: it was committed last after this time, seconds since the epoch.
-    :param min_rows: it holds so many rows; ``min_files``: so many files.
-    :param committer: who committed it: by its head, or one of Hadoop's by its runs' reports and by
-        ``_SUCCESS``.
-    :param require_manifest: only a ``_SUCCESS`` counts that names its job. ``False``: the
-        ``_SUCCESS`` of any job counts, of 0 bytes too, and heads do not.
-    :param check_files: every file that it is said to hold is there, by a listing.
-    :param apply: apply a committed job whose owner has not, rather than wait for somebody.
-    :param spelled: the partitions are written as their table writes them.
+    :param min_partitions: the number of partitions below the directory that must hold files and
+        meet the conditions; ``None``: ``partitions`` names the partitions.
+    :param newer_than_version: jobs moved the partition beyond this version.
+    :param newer_than: the last commit to the partition is after this time, in Unix seconds.
+    :param min_rows: the partition holds at least so many rows.
+    :param min_files: the partition holds at least so many files.
+    :param committer: the committer of the table. For this package's own, heads have the answer;
+        for Hadoop's, the reports of runs and ``_SUCCESS``.
+    :param require_manifest: a ``_SUCCESS`` counts only if it names its job. ``False``: the
+        ``_SUCCESS`` of any job counts, also one of 0 bytes, and heads do not count.
+    :param check_files: a listing must show every file that the partition should hold.
+    :param apply: apply a committed job that its owner has not applied, rather than wait until
+        another process does.
+    :param spelled: the partitions have the spelling of their table.
     """
 
     table: str
@@ -104,24 +107,29 @@ class PartitionsQuery:
     apply: bool = False
     spelled: bool = False
 
-    #: Of no run's task.
+    #: The query is not about the task of a run.
     idempotency_key = None
 
     @property
     def is_spelled(self) -> bool:
-        """Whether no partition is to be written as its table does; Hadoop's have no table."""
+        """True if no partition is left to spell as its table does.
+
+        For Hadoop's committers no table record gives a spelling.
+        """
         named = {*self.partitions, self.directory} - {UNPARTITIONED, ""}
         return self.spelled or not self.is_by_heads or not named
 
     @property
     def is_by_heads(self) -> bool:
-        """Tell whether heads tell what partitions hold, as in tables of this package."""
+        """True if the state of partitions is read from heads, as in tables of this package."""
         return self.committer == NATIVE and self.require_manifest
 
     def spelled_by(self, spelling: TableSpelling) -> PartitionsQuery:
-        """As :meth:`.JobQuery.spelled_by`, and about the directory above partitions.
+        """Return the same query with partitions and directory spelled as the table spells them.
 
-        :raises InvalidInputError: also where no partition can lie below the directory.
+        :param spelling: :func:`.runs.partitions.table_spelling`.
+        :raises InvalidInputError: the table cannot have one of them, or ``directory`` is itself a
+            partition.
         """
         if self.directory:
             directory = spelling.directory(self.directory)
@@ -137,9 +145,9 @@ class PartitionsQuery:
         return replace(self, partitions=names, spelled=True)
 
     def check(self, known: Callable[[object], bool] = lambda value: value is not None) -> None:
-        """See that the query can be answered.
+        """Check that the query can be answered.
 
-        :param known: whether a value is what it will be, and no template of it.
+        :param known: return whether a value is final, not a template.
         :raises InvalidInputError: it cannot, or a value cannot be right.
         """
         self._check_subject(known)
@@ -170,7 +178,7 @@ class PartitionsQuery:
             )
 
     def _check_subject(self, known: Callable[[object], bool]) -> None:
-        """See that the query says what is waited for.
+        """Check that the query names partitions, or a directory and a number of partitions.
 
         :raises InvalidInputError: it does not.
         """
@@ -194,7 +202,7 @@ class PartitionsQuery:
 
     @property
     def subject(self) -> str:
-        """What is waited for, in words."""
+        """Description of the partitions, for messages."""
         if self.min_partitions is not None:
             return f"{counted(self.min_partitions, 'partition')} below {self.directory or '/'}"
         if self.partitions == (UNPARTITIONED,):
@@ -204,29 +212,32 @@ class PartitionsQuery:
         return f"{len(self.partitions)} partitions from {self.partitions[0]} on"
 
     def watched(self, root: TableRoot) -> tuple[str, ...]:
-        """Keys that tell whether the answer may have changed; none of Hadoop's committers, of
-        whose loads the ledger tells too: each poll asks anew."""
+        """Return the keys where every change of the answer shows.
+
+        :return: empty for Hadoop's committers, whose loads are in the ledger too, and with
+            ``min_partitions``: each poll asks anew.
+        """
         if not self.is_by_heads or self.min_partitions is not None:
             return ()
         return tuple(root.head_key(name) for name in self.partitions)
 
     def after(self, result: QueryResult, task_state: str | None) -> QueryResult:
-        """What an answer means; it is about no task."""
+        """Return the result unchanged: this query is not about a task."""
         return result
 
     def ask(
         self, table: Table | DeltaTable, seen: Mapping[str, State] | None = None
     ) -> QueryResult:
-        """Look once.
+        """Poll the table once.
 
-        :param table: the table at :attr:`table`; made once and kept.
-        :param seen: what lies at :meth:`watched`, where that is known from a listing.
+        :param table: the table at :attr:`table`. Make it once and keep it.
+        :param seen: the objects at :meth:`watched`, if a listing has shown them already.
         :raises ZeroRenameError: the store refused or did not answer, or a record is damaged.
         """
         if self.min_partitions is not None:
             return self._ask_below(table, self.min_partitions)
         held, lacking = self._judged(table, seen)
-        # A report of the ledger comes where nothing is watched.
+        # Reports in the ledger come at keys that are not watched, so only heads are quiet.
         quiet = self.is_by_heads and all(it.stable for it in held.values())
         if not lacking and self.check_files:
             lacking, quiet = self._without_files(table, held), False
@@ -235,8 +246,10 @@ class PartitionsQuery:
         return QueryResult(READY, f"There are {self.subject} of {self.table}.", self._report(held))
 
     def judge(self, table: Table | DeltaTable) -> tuple[dict[str, HeldPartition], dict[str, str]]:
-        """Tell what the partitions hold, and what each lacks of what is asked, whether all are
-        ready or not."""
+        """Return the partitions' states, and for each that is not ready the reason.
+
+        The files are checked even if other partitions are not ready.
+        """
         held, lacking = self._judged(table, None)
         if self.check_files:
             ready = {name: it for name, it in held.items() if name not in lacking}
@@ -244,7 +257,7 @@ class PartitionsQuery:
         return held, lacking
 
     def _ask_below(self, table: Table | DeltaTable, least: int) -> QueryResult:
-        """Look once at all partitions below the directory that hold files."""
+        """Poll once for all partitions below the directory that hold files."""
         found = partitions_below(table, self.directory, self.is_by_heads)
         of_each = replace(
             self,
@@ -269,7 +282,7 @@ class PartitionsQuery:
     def _judged(
         self, table: Table | DeltaTable, seen: Mapping[str, State] | None
     ) -> tuple[dict[str, HeldPartition], dict[str, str]]:
-        """What the partitions hold, and what each lacks of what is asked."""
+        """Return the partitions' states, and for each that does not qualify the reason."""
         held, lacking = self._held(table, seen)
         if self.apply and any(it.unfinished is not None for it in held.values()):
             table.recover()
@@ -280,7 +293,7 @@ class PartitionsQuery:
     def _held(
         self, table: Table | DeltaTable, seen: Mapping[str, State] | None
     ) -> tuple[dict[str, HeldPartition], dict[str, str]]:
-        """What is there, and why the others do not count, by partition."""
+        """Read the partitions' states, and for those without a commit that counts the reason."""
         # On use: DAG files are parsed by processes that ask nothing.
         from ..tables import DeltaTable
 
@@ -299,9 +312,10 @@ class PartitionsQuery:
         return held, none | why
 
     def _held_by_log(self, table: DeltaTable) -> tuple[dict[str, HeldPartition], dict[str, str]]:
-        """The same of a Delta table, whose log tells.
+        """Read the same as :meth:`_held` from the log of a Delta table.
 
-        :raises InvalidInputError: another committer's commits are asked for, or a ``_SUCCESS``.
+        :raises InvalidInputError: the query asks for commits of another committer, or for a
+            ``_SUCCESS``.
         """
         by_others = self.committer if self.committer != NATIVE else ""
         refuse_of_directories(
@@ -330,7 +344,7 @@ class PartitionsQuery:
         return held, {name: unchanged for name in held if name not in changes}
 
     def _lacks(self, held: HeldPartition) -> str | None:
-        """What a partition lacks of what is asked of each."""
+        """Return which condition a partition does not meet; ``None`` if it meets all."""
         at = held.decided_at
         if held.unfinished is not None:
             return f"job {held.unfinished} is not yet applied to its end"
@@ -380,17 +394,19 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-#: What partitions hold, with their heads' ETags, by table: all who wait in a process read a state
-#: once. Tables live as long as the process looks at them.
+#: States of partitions with their heads' ETags, by table: all sensors of a process read a state
+#: once. An entry lives as long as its table.
 _known: MutableMapping[Table, dict[str, tuple[str, HeldPartition]]] = WeakKeyDictionary()
 
 
 def held_by_heads(
     table: Table, partitions: Sequence[str], seen: Mapping[str, State]
 ) -> dict[str, HeldPartition]:
-    """Partitions that jobs of this package have changed or, of version 0, are about to.
+    """Read the states of partitions that have a head.
 
-    :param seen: what lies at their heads' keys (:func:`.look.look`).
+    At version 0 no job has committed yet, and a job is about to.
+
+    :param seen: the objects at their heads' keys (:func:`.look.look`).
     """
     known = _known.setdefault(table, {})
     states = {name: seen[table.root.head_key(name)] for name in partitions}
@@ -425,9 +441,9 @@ def held_by_s3a(
 ) -> tuple[dict[str, HeldPartition], dict[str, str]]:
     """Find partitions that one of Hadoop's committers wrote (:mod:`.s3a.written_partitions`).
 
-    :param committer: ``None`` for any, of which a ``_SUCCESS`` need not tell.
-    :param count: read the rows' number from the files' footers.
-    :return: what they hold, and why others do not count, by partition.
+    :param committer: ``None`` for any; then a ``_SUCCESS`` need not name its committer.
+    :param count: read the number of rows from the files' footers.
+    :return: states by partition, and for other partitions the reasons why they do not count.
     """
     written, refused = written_partitions(table, partitions, committer)
     held = {}
@@ -441,7 +457,7 @@ def held_by_s3a(
             bytes=sum(sizes) if len(sizes) == len(found.keys) else None,
             keys=found.keys,
             missing=found.missing,
-            # Others tell of a commit than the keys that are watched: the ledger.
+            # A commit may show in the ledger alone, at keys that are not watched.
             stable=False,
         )
     return held, refused
@@ -456,8 +472,10 @@ def _counted_rows(table: Table, partition: str) -> int:
 def absent_files(
     table: Table | DeltaTable, held: Mapping[str, HeldPartition]
 ) -> dict[str, list[str]]:
-    """The files that partitions should hold and that a listing does not show, or in another size;
-    by partition, of those that lack any."""
+    """Find files that partitions should hold and that a listing lacks or shows in another size.
+
+    :return: keys by partition; partitions whose files are all there are left out.
+    """
     # On use: DAG files are parsed by processes that ask nothing.
     from ..tables import DeltaTable
 
@@ -484,31 +502,34 @@ def _below(prefixes: Sequence[str]) -> Step[list[ListedObject]]:
     return [item for listing in listings for item in listing.objects]
 
 
-#: What a sensor asks of one table.
+#: A sensor's question about one table.
 TableQuery = JobQuery | PartitionsQuery
 
 
 def as_found(table: Table, queries: Iterable[TableQuery]) -> Table | DeltaTable:
-    """Return the table at a root as it is to be asked: a Delta table where there is one, and some
-    query is not about commits of Hadoop's committers."""
+    """Return the Delta table at a root if there is one, else the table of directories.
+
+    If all queries are about commits of Hadoop's committers, it does not look for a Delta table.
+    """
     if not any(isinstance(it, JobQuery) or it.is_by_heads for it in queries):
         return table
     return delta_table_at(table) or table
 
 
 def table_query(said: Mapping[str, Any]) -> TableQuery:
-    """The query that ``as_dict`` was of."""
+    """Build the query from its ``as_dict``."""
     if "partitions" not in said:
         return JobQuery(**said)
     return PartitionsQuery(**{**said, "partitions": tuple(said["partitions"])})
 
 
 def spelled(query: TableQuery, spelling: Callable[[], TableSpelling | None]) -> TableQuery:
-    """A query about partitions by their names in the table, once there is one.
+    """Return a query with its partitions spelled as the table spells them.
 
-    :param spelling: :func:`.runs.partitions.table_spelling` of the table; called where it is
-        needed.
-    :raises InvalidInputError: the table cannot have one of them.
+    If there is no table yet, the query is returned as it is.
+
+    :param spelling: :func:`.runs.partitions.table_spelling` of the table; called only if needed.
+    :raises InvalidInputError: the table cannot have one of the partitions.
     """
     known = None if query.is_spelled else spelling()
     return query if known is None else query.spelled_by(known)

@@ -1,4 +1,4 @@
-"""Names of tables: whole, or below a root."""
+"""Names of tables: URLs, or names below a table root."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def table_url(table: str | None, root: str | None, of: str) -> str:
-    """The root of a table that is named whole or below a table root.
+    """Return the URL of a table that is named by its URL or by a name below a table root.
 
-    :param root: where tables named without ``s3://`` are, ``s3://bucket/prefix``.
-    :param of: what the table root is a setting of, for the message.
+    :param root: the table root for names without ``s3://``: ``s3://bucket/prefix``.
+    :param of: the owner of the setting ``table_root``, such as a connection, for the message.
     :raises InvalidInputError: a relative name without a table root, or no name at all.
     """
     name = check_table_name(table)
@@ -35,8 +35,8 @@ def table_url(table: str | None, root: str | None, of: str) -> str:
 def check_table_name(table: str | None) -> str:
     """Return a table's name, without blanks and slashes around it.
 
-    :raises InvalidInputError: it is none, which tells a template that rendered to nothing or to
-        ``None``: there the table root itself would be read or written.
+    :raises InvalidInputError: it is not a name, such as a template that rendered to nothing or to
+        ``None``: with it, the table root itself would be read or written.
     """
     name = table.strip() if isinstance(table, str) else ""
     check_bucket_part(name)
@@ -57,11 +57,11 @@ def listed_tables(name: str, given: object) -> tuple[str, ...]:
 
 
 def urls_below(root: str | None, client: Any, of: str) -> list[str]:
-    """The roots of all tables below a table root.
+    """Find the URLs of all tables below a table root.
 
     :param client: a boto3 S3 client; ``None`` for boto3's standard chain.
-    :param of: what the table root is a setting of, for the message.
-    :raises InvalidInputError: there is none.
+    :param of: the owner of the setting ``table_root``, such as a connection, for the message.
+    :raises InvalidInputError: there is no table root.
     """
     from ..committer.store.driver import connect
     from ..committer.upkeep.tables_below import tables_below
@@ -71,10 +71,11 @@ def urls_below(root: str | None, client: Any, of: str) -> list[str]:
 
 
 def all_below(table_root: str | None, client: Any, of: str) -> list[Destination]:
-    """What maintenance looks after below a table root: all tables and destinations of Hadoop's
-    committers, and last what lies there in none of them.
+    """Find what maintenance works on below a table root.
 
-    The parameters and errors are those of :func:`urls_below`.
+    These are all tables and all destinations of Hadoop's committers, and last the objects and
+    uploads below the root that belong to none of them. The parameters and errors are those of
+    :func:`urls_below`.
     """
     from ..committer.store.driver import connect
     from ..maintenance.destinations import destinations_of
@@ -96,9 +97,9 @@ def _path(root: str | None, of: str) -> UploadsPath:
 
 
 def check_catalog(url: str) -> str:
-    """Return where tables are to be registered: ``glue://database``, or with a table's name.
+    """Return a catalog's URL: ``glue://database``, or ``glue://database/table``.
 
-    :raises InvalidInputError: it is no such place. A Hive metastore is told by Spark alone.
+    :raises InvalidInputError: any other URL. Only Spark can register a table in a Hive metastore.
     """
     known = isinstance(url, str) and re.fullmatch(r"glue://[\w\-]+(/[\w\-]+)?/?", url, re.ASCII)
     if not known:
@@ -112,9 +113,9 @@ def check_catalog(url: str) -> str:
 
 
 def check_catalog_of(url: str, tables: int) -> None:
-    """See that some tables can be registered at one place.
+    """Check that a number of tables can be registered under one catalog URL.
 
-    :raises InvalidInputError: it is no such place, or a single table's.
+    :raises InvalidInputError: an invalid URL, or the URL of one table for several tables.
     """
     if check_catalog(url).count("/") > 2 and tables > 1:
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Arguments of tasks that are not known before their run: templates, and outputs of other tasks."""
+"""Arguments that are known only at run time: templates, and outputs of other tasks."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ from datetime import date, timedelta
 
 from ..committer.errors import InvalidInputError
 
-#: What Jinja begins expressions, statements and comments with.
+#: Marks with which Jinja's expressions, statements and comments begin.
 _MARKS = ("{{", "{%", "{#")
 
 
 def is_template(text: str) -> bool:
-    """Whether a text is to be rendered."""
+    """Return whether a text is a template."""
     return any(mark in text for mark in _MARKS)
 
 
 def is_known(value: object) -> bool:
-    """Whether an argument is what it will be: no template, no other task's output."""
+    """Return whether an argument has its final value: no template, no other task's output."""
     if isinstance(value, str):
         return not is_template(value)
     return isinstance(value, int | float | date | timedelta)
 
 
 def check_named(name: str, value: str | None) -> None:
-    """See that no template that has no value says whose job is meant: it is never committed.
+    """Refuse an empty run or task id, such as a template that rendered to nothing.
 
-    :raises InvalidInputError: one does.
+    No job of such a run is ever committed.
+
+    :raises InvalidInputError: the value is empty, or ``None`` as a text.
     """
     if value is not None and value.strip() in ("", "None"):
         raise InvalidInputError(
