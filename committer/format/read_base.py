@@ -1,4 +1,4 @@
-"""Base of a job by what it has read: versions of partitions, and partitions that were not there."""
+"""Read base of a job: the versions of the partitions that its rows were computed from."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .records.typed_json import Unfit, from_members
 
 @dataclass(frozen=True)
 class ReadBase:
-    """What a job has read of the table it writes.
+    """The state that a job has read of the table that it writes.
 
-    A partition that the job writes and whose head is at another version when it is claimed is a
-    conflict, under ``on_conflict=fail``. Partitions that were not read are held against what was
-    there when the job opened, as without a base.
+    Under ``on_conflict=fail`` it is a conflict if a partition that the job writes is not at the
+    version that was read when its head is claimed. For partitions that were not read, the version
+    at the job's opening counts, as without a base.
 
-    :param table: the root that was read, ``s3://bucket/prefix``; ``None`` where nothing was.
-    :param versions: by partition; 0: it was not there; ``None``: it counts as not read.
-    :param whole: the whole table was read, so that partitions not in ``versions`` were not there.
-    :param listed: of partitions that held what a listing showed, a digest of that: a replace is
-        refused where it shows other files by then, whoever wrote them. ``None``: nothing was
-        listed, since readers of the table went by heads alone.
-    :param log_version: of a table that is kept in a log: the version that was read.
-    :param own: jobs that whoever has read it has committed since, in such a table: their entries
-        are no conflicts.
+    :param table: the root that was read, ``s3://bucket/prefix``; ``None``: nothing was read.
+    :param versions: by partition; 0: it had no head; ``None``: it counts as not read.
+    :param whole: the whole table was read, so partitions not in ``versions`` were not there.
+    :param listed: by partition that was read by a listing, a digest of that listing. A replace is
+        refused if a later listing shows other files, of any writer. ``None``: nothing was listed,
+        since only heads were read.
+    :param log_version: for a table with a log, the version of the log that was read.
+    :param own: for a table with a log, jobs that the reader has committed since: their entries do
+        not conflict.
     """
 
     table: str | None
@@ -40,30 +40,32 @@ class ReadBase:
     own: Annotated[tuple[str, ...], DEFAULTED] = ()
 
     def version(self, partition: str) -> int | None:
-        """The version at which a partition was read; ``None``: it was not read."""
+        """Return the version at which a partition was read; ``None``: it was not read."""
         return self.versions.get(partition, 0 if self.whole else None)
 
     def read_at(self, partition: str) -> int | None:
-        """The version of the partition, of its table's log where it has one, at which a partition
-        was read; ``None``: it was not read."""
+        """Return the version at which a partition was read; ``None``: it was not read.
+
+        In a table with a log, a partition that was not there has the log's version.
+        """
         found = self.version(partition)
         return self.log_version if found == 0 and self.log_version is not None else found
 
     def listing(self, partition: str) -> str | None:
-        """A digest of the files that a partition without a head held; ``None``: not known."""
+        """Return a digest of the files of a partition without a head; ``None``: not known."""
         if self.listed is None or (self.version(partition) != 0):
             return None
         return self.listed.get(partition, listing_digest(()))
 
     def encode(self) -> str:
-        """A text, for the data source's option ``base`` and for other processes."""
+        """Return the base as a text, for the option ``base`` and for other processes."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def decode(text: str) -> ReadBase:
-        """The base of a text by :meth:`encode`.
+        """Parse a text by :meth:`encode`.
 
-        :raises ValueError: it is none.
+        :raises ValueError: the text is not valid, or its base has no table.
         """
         try:
             base = from_members(ReadBase, json.loads(text))
@@ -77,7 +79,7 @@ class ReadBase:
         """Refuse the base of another table.
 
         :param table: the root that is written.
-        :raises InvalidInputError: it is another one.
+        :raises InvalidInputError: the base was read from another table.
         """
         if self.table not in (None, table):
             raise InvalidInputError(
@@ -88,10 +90,13 @@ class ReadBase:
 
 
 def listing_digest(files: Iterable[tuple[str, int]]) -> str:
-    """What tells listings apart: keys and sizes."""
+    """Return a digest of a listing.
+
+    :param files: key and size of each file.
+    """
     lines = sorted(f"{size} {key}\n" for key, size in files)
     return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
 
 
-#: Of a job whose rows do not depend on what the table holds.
+#: Base of a job whose rows do not depend on the table's rows.
 NOTHING_READ = ReadBase(None, {}, whole=False)

@@ -1,4 +1,4 @@
-"""Changes of rows by a job that computes what a partition is to hold from what it held."""
+"""Changes of rows: counts of a merge, an update or a deletion."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import astuple, dataclass
 
 @dataclass(frozen=True)
 class RowChanges:
-    """How many rows a merge, an update or a deletion put in, changed, took away and left as they
-    were. A row that moves to another partition is updated where it comes, and counts nowhere else.
+    """Numbers of rows that a merge, an update or a deletion inserted, updated, deleted and left.
+
+    A row that moves to another partition counts once: as updated, in the partition that it moves
+    to.
     """
 
     inserted: int = 0
@@ -19,14 +21,15 @@ class RowChanges:
 
     @staticmethod
     def sum(parts: Iterable[RowChanges]) -> RowChanges:
-        """Of several partitions."""
+        """Add up the changes of several partitions."""
         return RowChanges(*map(sum, zip(*map(astuple, parts), strict=True)))
 
     @staticmethod
     def told(parts: Iterable[RowChanges | None], reads: ChangeReads | None) -> RowChanges | None:
-        """Of all partitions that a job read; ``None`` where it was no change of rows.
+        """Add up a job's changes of rows; ``None``: it is not a merge, an update or a deletion.
 
-        :param parts: what it did to those that it changed.
+        :param parts: the changes of each partition that it changed, if they are known.
+        :param reads: what else it read; those rows count as unchanged.
         """
         known = [it for it in parts if it is not None]
         if reads is not None:
@@ -35,18 +38,19 @@ class RowChanges:
 
     @property
     def after(self) -> int:
-        """Rows that are there afterwards."""
+        """Number of rows that are there afterwards."""
         return self.inserted + self.updated + self.unchanged
 
 
 @dataclass(frozen=True)
 class ChangeReads:
-    """What the rows of a merge, an update or a deletion were computed from, besides the partitions
-    that it changed: these say of themselves what became of their rows.
+    """Totals of what a merge, an update or a deletion read and did not change.
 
-    :param partitions_left: partitions that were read and are as they were; ``rows_left``: the rows
-        in them.
-    :param bytes_read: of the files of all partitions that were read.
+    The partitions that it changed have their own :class:`RowChanges`.
+
+    :param partitions_left: the number of partitions that were read and not changed; ``rows_left``:
+        the number of rows in them.
+    :param bytes_read: the bytes in the files of all partitions that were read, changed or not.
     """
 
     partitions_left: int

@@ -1,8 +1,8 @@
 """Rank of a run: how new it is beside others that load the same partition.
 
-Under ``on_conflict=newest_run`` a late run does not take the place of rows of a newer one. What the
-user calls newer comes from whoever runs the job: an orchestrator's data interval, a number of the
-user's own; of a program that nobody runs, the time at which its job opened.
+Under ``on_conflict=newest_run`` a late run does not replace rows of a newer one. The program that
+submits the job says how new the run is: by an orchestrator's data interval, or a number of the
+user's own. Otherwise the time at which the job opened counts.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from typing import Any
 from ..errors import InvalidInputError
 from .layout import UNPARTITIONED, job_began
 
-#: Beyond this not every whole number is a float of its own.
+#: From here on, not every whole number has a float of its own.
 _GREATEST = 2**53
 _NUMBER = re.compile(r"[+-]?[0-9]{1,16}(\.[0-9]{1,9})?")
 _WANTED = "a number below 2^53, or a date or time as 2013-01-02 or 2013-01-02T06:00:00+00:00"
 
 
 class RankKind(StrEnum):
-    """What ranks are measured in."""
+    """Kind of a rank's value. Ranks of two kinds cannot be compared."""
 
-    #: Seconds since the epoch.
+    #: A time, in Unix seconds.
     TIME = "time"
-    #: A user's own count.
+    #: A number of the user's own.
     NUMBER = "number"
 
 
 @dataclass(frozen=True)
 class RunRank:
-    """How new a run is.
+    """The rank of a run: a greater rank is newer.
 
-    :param value: the greater, the newer: seconds since the epoch, or a number.
-    :param then: of two runs of one value, seconds since the epoch by which the later one is newer.
-    :param kind: what ``value`` is.
+    :param value: Unix seconds, or a number.
+    :param then: the time at which the run was made, in Unix seconds; it decides between runs of
+        equal ``value``.
+    :param kind: the kind of ``value``.
     """
 
     value: float
@@ -49,11 +50,11 @@ class RunRank:
 
     @staticmethod
     def of(given: object, then: datetime | None = None) -> RunRank:
-        """Read a rank that a user gives.
+        """Parse a rank that a user gives.
 
-        :param given: a number, a date or time (UTC where it has no zone), or a text of one.
+        :param given: a number, a date or time (UTC if it has no zone), or a text of one of these.
         :param then: when the run was made.
-        :raises InvalidInputError: it is none of these.
+        :raises InvalidInputError: ``given`` is none of these.
         """
         later = 0.0 if then is None else _seconds(then)
         number = _number(given)
@@ -70,10 +71,11 @@ class RunRank:
             ) from error
 
     def check_kind(self, other: RunRank | None, where: str = "that are there") -> None:
-        """Refuse to compare a rank with one that is measured in another thing.
+        """Refuse a comparison with a rank of another kind.
 
-        :param where: says which rows have the other one, for the error.
-        :raises InvalidInputError: the two are.
+        :param other: the other rank; any rank compares with ``None``.
+        :param where: the place of the rows of the other rank, for the error.
+        :raises InvalidInputError: the two ranks are of different kinds.
         """
         if other is not None and other.kind is not self.kind:
             raise InvalidInputError(
@@ -85,10 +87,10 @@ class RunRank:
             )
 
     def is_newer_than(self, other: RunRank | None) -> bool:
-        """Tell whether a run of this rank is newer than one of another. Any is newer than one
-        without a rank.
+        """Return whether a run of this rank is newer than a run of another rank.
 
-        :raises InvalidInputError: the two are measured in different things.
+        :param other: the other rank; ``None``: the other run has none, and this run is newer.
+        :raises InvalidInputError: the two ranks are of different kinds.
         """
         if other is None:
             return True
@@ -102,7 +104,7 @@ class RunRank:
 
 
 def _number(given: object) -> float | None:
-    """Read a number that a user gives; ``None``: it is none, or no float is exactly it."""
+    """Parse a number that a user gives; ``None``: not a number, or too large for an exact float."""
     if isinstance(given, bool | date):
         return None
     text = str(given).strip()
@@ -113,38 +115,39 @@ def _number(given: object) -> float | None:
 
 
 def _seconds(given: date) -> float:
-    """Return a date or time in seconds since the epoch; without a zone it is UTC."""
+    """Return a date or time in Unix seconds; without a zone it is UTC."""
     if not isinstance(given, datetime):
         given = datetime(given.year, given.month, given.day, tzinfo=UTC)
-    # Not the datetime of a library, which may do arithmetic of its own.
+    # A library's subclass of datetime may do arithmetic of its own.
     given = datetime.fromisoformat(given.isoformat())
     return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
 
 
 @dataclass(frozen=True)
 class RunRanks:
-    """How new a job's run is, in each partition.
+    """The ranks of a job's run by partition.
 
-    :param by_partition: under :data:`.layout.UNPARTITIONED`, in all others.
+    :param by_partition: the rank under :data:`.layout.UNPARTITIONED` holds for all partitions that
+        are not named.
     """
 
     by_partition: Mapping[str, RunRank]
 
     @staticmethod
     def of(given: object) -> RunRanks:
-        """Give a run the same rank in all partitions.
+        """Make ranks that are the same in all partitions.
 
-        :param given: as for :meth:`RunRank.of`, or a rank.
-        :raises InvalidInputError: it is no rank.
+        :param given: a rank, or what :meth:`RunRank.of` accepts.
+        :raises InvalidInputError: ``given`` is not a valid rank.
         """
         rank = given if isinstance(given, RunRank) else RunRank.of(given)
         return RunRanks({UNPARTITIONED: rank})
 
     @staticmethod
     def parse(text: str) -> RunRanks:
-        """Read ranks from a text: of :meth:`__str__`, or the one rank that a user gives.
+        """Parse ranks from a text by :meth:`__str__`, or from the one rank that a user gives.
 
-        :raises ValueError: with what it should have been.
+        :raises ValueError: the text is neither; the message says what a rank looks like.
         """
         try:
             if not text.lstrip().startswith("{"):
@@ -154,15 +157,17 @@ class RunRanks:
             raise ValueError(f"is {_WANTED}") from error
 
     def rank(self, partition: str) -> RunRank | None:
-        """Return the run's rank in a partition; ``None``: it has none there."""
+        """Return the run's rank in a partition; ``None``: the run has no rank there."""
         return self.by_partition.get(partition, self.by_partition.get(UNPARTITIONED))
 
     def spelled(self, spell: Callable[[str], str]) -> RunRanks:
-        """Return the ranks by the names that a table gives its partitions. Of two for one partition
-        the newer one counts.
+        """Return the ranks by the names that the table gives its partitions.
+
+        If two names mean one partition, the newer rank counts.
 
         :param spell: returns a partition's name as the table stores it.
-        :raises InvalidInputError: the table cannot have one of them, or two do not compare.
+        :raises InvalidInputError: the table cannot have a partition of such a name, or two ranks of
+            one partition do not compare.
         """
         found: dict[str, RunRank] = {}
         for name, rank in self.by_partition.items():
@@ -177,34 +182,35 @@ class RunRanks:
 
 
 def rank_in(ranks: RunRanks | None, partition: str, job: str) -> RunRank | None:
-    """Return the rank of a job's run in a partition; ``None``: it only writes again what is there.
+    """Return the rank of a job's run in a partition; ``None``: it only rewrites existing rows.
 
-    :param ranks: as the job was given them; ``None``: it is as new as the job.
+    :param ranks: the ranks that the job was given; ``None``: the time at which the job began is its
+        rank.
     """
     return RunRank(job_began(job)) if ranks is None else ranks.rank(partition)
 
 
 def newest_of(rank: RunRank, *others: RunRank | None) -> RunRank:
-    """Return the newest of ranks; those of another kind than the first do not count."""
+    """Return the newest of ranks; those of another kind than the first one are ignored."""
     alike = [it for it in others if it is not None and it.kind is rank.kind]
     return max((rank, *alike), key=lambda it: (it.value, it.then))
 
 
-#: Of a job that writes again what is there: the partitions keep their ranks.
+#: Ranks of a job that only rewrites existing rows: the partitions keep their ranks.
 NO_RANK = RunRanks({})
 
 
 def rank_to_json(rank: RunRank) -> list[Any]:
-    """Write a rank as a list of its members, without those at the end that have their default."""
+    """Return a rank as a list of its members, without defaults at the end."""
     if rank.kind is not RankKind.TIME:
         return [rank.value, rank.then, rank.kind.value]
     return [rank.value, rank.then] if rank.then else [rank.value]
 
 
 def rank_from_json(said: Any) -> RunRank:
-    """Read a rank from a list of :func:`rank_to_json`.
+    """Parse a rank from a list by :func:`rank_to_json`.
 
-    :raises ValueError: it is no rank.
+    :raises ValueError: the list is not a valid rank.
     """
     if type(said) is not list or not 0 < len(said) <= 3:
         raise ValueError("is no list of one to three")

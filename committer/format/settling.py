@@ -1,4 +1,4 @@
-"""Settlement of a conflict of runs over a partition: which run stands, and which gave way."""
+"""Settlement of a conflict of runs over a partition: the run that stands, and those that lost."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .run_rank import RunRank
 
 @dataclass(frozen=True)
 class SettledRuns:
-    """Runs whose conflict over a partition is settled for one of them.
+    """Runs whose conflict over a partition is settled in favour of one of them.
 
-    :param stands: the idempotency key of that one.
+    :param stands: the idempotency key of the run that stands.
     :param losers: the keys of the others.
     """
 
@@ -21,10 +21,10 @@ class SettledRuns:
 
 @dataclass(frozen=True)
 class Settling:
-    """What a job settles in a partition.
+    """A conflict over a partition that a job settles.
 
-    :param rank: the highest of the conflict, which the partition then has; ``None``: none is known,
-        so it has the job's own.
+    :param rank: the highest rank of the conflict, which the partition has afterwards; ``None``:
+        none is known, so the partition has the rank of the job's run.
     """
 
     runs: SettledRuns

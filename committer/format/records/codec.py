@@ -1,8 +1,8 @@
 """Control records: JSON objects with a format, a kind and a write id, read without trust.
 
-A record is a frozen dataclass, and :mod:`.typed_json` reads and writes it. One that is truncated,
-foreign or of a newer format raises :class:`~.errors.RecordDamagedError` naming the object and the
-member; nothing is guessed and nothing is deleted.
+A record is a frozen dataclass, and :mod:`.typed_json` reads and writes it. A record that is
+truncated, foreign or of a newer format raises :class:`~.errors.RecordDamagedError`, which names the
+object and the member; nothing is guessed and nothing is deleted.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from ...store.requests import LIST_BYTES, RECORD_BYTES
 from .marks import Count
 from .typed_json import Unfit, from_members, to_members
 
-#: What this version reads.
+#: The newest format that this version reads.
 FORMAT = 2
-#: What it writes, but for records that an older version would take for something else.
+#: The format that this version writes. Records that an older version would misunderstand have a
+#: greater one.
 USUAL_FORMAT = 1
-#: Kinds of records that name files, or all the partitions of many writes.
+#: Kinds of records that list files, or the partitions of many writes: they may be larger.
 _LISTS = frozenset(
     {"decision", "decision-part", "gc", "index", "manifest", "s3a try", "commit", "conflicts"}
 )
@@ -28,10 +29,10 @@ T = TypeVar("T")
 
 
 def encode(kind: str, write_id: str, record: Any, format: int = USUAL_FORMAT) -> bytes:
-    """A record's bytes: compact JSON.
+    """Return a record's bytes: compact JSON.
 
-    :param record: a dataclass; a field ``write_id`` of its own gives way to the one given.
-    :param format: greater where versions that do not know it must refuse the record.
+    :param record: a dataclass; ``write_id`` replaces a field of that name.
+    :param format: a greater number makes versions that do not know it refuse the record.
     """
     header = {"format": format, "kind": kind, "write_id": write_id}
     document = header | to_members(record) | header
@@ -50,10 +51,10 @@ class Document:
 
     @staticmethod
     def parse(body: bytes, key: str, most: int = RECORD_BYTES) -> Document:
-        """Read an object's bytes.
+        """Parse an object's bytes.
 
-        :param most: how many they may be.
-        :raises RecordDamagedError: too many, not JSON, or not an object.
+        :param most: the largest number of bytes.
+        :raises RecordDamagedError: too many bytes, not JSON, or not a JSON object.
         """
         if len(body) > most:
             raise damaged(key, "", f"has more than {most} bytes, so it is none of this package")
@@ -66,9 +67,10 @@ class Document:
         return Document(members, key)
 
     def read(self, kind: type[T]) -> T:
-        """The dataclass that the object holds.
+        """Return the dataclass that the object holds.
 
-        :raises RecordDamagedError: a member that ``kind`` asks for is missing or something else.
+        :raises RecordDamagedError: a member that ``kind`` requires is missing, or its value is not
+            of the field's type.
         """
         try:
             return from_members(kind, self.members)
@@ -76,7 +78,7 @@ class Document:
             raise self.damaged(unfit.path, unfit.what) from unfit
 
     def damaged(self, member: str, what: str) -> RecordDamagedError:
-        """As :func:`damaged`, of this object."""
+        """Build the error for a member of this object, as :func:`damaged` does."""
         return damaged(self.key, member, what)
 
 
@@ -87,9 +89,9 @@ class _Header:
 
 
 def decode(body: bytes, kind: str, key: str) -> Document:
-    """Read a record's bytes as far as they are every record's.
+    """Parse a record's bytes and check the members that every record has.
 
-    :param kind: what the record must say it is.
+    :param kind: the kind that the record must have.
     :param key: the object's key, for errors.
     :raises RecordDamagedError: not JSON, not an object, another kind, or a newer format.
     """
@@ -109,9 +111,9 @@ def decode(body: bytes, kind: str, key: str) -> Document:
 
 
 def damaged(key: str, field: str, what: str) -> RecordDamagedError:
-    """What is raised for a member that cannot be right.
+    """Build the error for an invalid member of a control object.
 
-    :param field: dotted, with indices; ``""`` for the object as a whole.
+    :param field: the member, dotted and with indices; ``""`` for the object as a whole.
     :param what: a predicate: ``is not a job id``.
     """
     member = f"its member {field!r} " if field else "it "

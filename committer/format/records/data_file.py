@@ -1,4 +1,4 @@
-"""A data file of a table's state, as readers and verifiers meet it."""
+"""Data file of a table's state, for readers and verification."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .marks import ENCLOSING, LEFT_OUT, Checked, Count, at_least
 
 
 def is_content(text: str) -> bool:
-    """Whether a text is a file's content; an empty one says that nobody counted it."""
+    """Return whether a text is valid as a file's content; it is empty if rows were not hashed."""
     return re.fullmatch("([0-9a-f]{16})?", text) is not None
 
 
-#: Sum of the hashes of a file's rows (:mod:`.parquet.row_content`).
+#: Sum of the hashes of a file's rows (:mod:`.parquet.row_content`), in hexadecimal.
 Content = Annotated[str, LEFT_OUT, Checked(is_content, "is no content of a file")]
 
 
@@ -26,16 +26,17 @@ class DataFile:
     :param key: whole key in the bucket.
     :param partition: Hive-escaped partition path, or :data:`.layout.UNPARTITIONED`.
     :param size: bytes.
-    :param rows: rows; -1 for a foreign file that the table adopted, since nobody counted.
+    :param rows: number of rows; -1 for a foreign file that the table adopted: they were not
+        counted.
     :param checksum: ``sha256:<hex>`` of the object's bytes; empty for a foreign file.
     :param job: the job that wrote it; empty for a foreign file.
-    :param summary: bounds of its first columns, as :mod:`.column_bounds` writes them; empty where
-        nothing is known.
-    :param content: empty where its job did not count by rows.
-    :param statistics: the same as a Delta log states it, as JSON (:mod:`.log_bounds`).
-    :param same_as: key of the file that it is a copy of, with its bytes; empty: of none.
-    :param may_lack: it may lack columns, and fields inside of them, that may be null: they are. So
-        the files of a log, to which any engine may add columns.
+    :param summary: bounds of its first columns, as :mod:`.column_bounds` writes them; empty if
+        none are known.
+    :param content: sum of the hashes of its rows; empty if its job did not hash rows.
+    :param statistics: bounds of its columns as a Delta log has them, in JSON (:mod:`.log_bounds`).
+    :param same_as: key of the file that it is a copy of, byte by byte; empty: it is no copy.
+    :param may_lack: it may lack nullable columns, and nullable fields inside of columns; they are
+        read as null. This holds for the files of a log, since any engine may add columns to it.
     """
 
     key: str
@@ -52,12 +53,12 @@ class DataFile:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the table adopted this file instead of writing it."""
+        """True if the table adopted this file, which another program wrote."""
         return self.rows < 0
 
 
 def rows_of(files: Collection[DataFile]) -> int | None:
-    """The rows of files; ``None`` where nobody has counted those of one."""
+    """Return the number of rows in files; ``None`` if the rows of a file were not counted."""
     if any(file.is_foreign for file in files):
         return None
     return sum(file.rows for file in files)

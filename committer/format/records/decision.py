@@ -18,34 +18,36 @@ from .partition_decision import PartitionDecision, Sums
 from .pending_file import PendingFile
 
 _FILES = ("files", "adopted", "removals", "lost")
-#: What a condensed decision says as the decision did.
+#: Fields that a condensed decision takes over from the decision.
 _KEPT = (
     *("mode", "idempotency_key", "run_version", "own_since"),
     *("change_reads", "inputs", "narrows", "left_out", "superseded"),
 )
 
-#: None is made of an abort.
+#: Kind of the record. An abort decision is never condensed.
 _CONDENSED = "commit"
 _CONDENSED_FORMAT = 2
 _SAYS_SO = re.compile(rb'"kind"\s*:\s*"commit"')
-#: The base version, the sums, and whether it replaced what was there.
+#: Numbers for each partition: the base version, the four sums, and 1 for a replace, else 0.
 _NUMBERS = 6
 
 
 @dataclass(frozen=True)
 class CondensedDecision:
-    """The record. Whoever writes it for a job writes the same bytes.
+    """A commit decision that gc has condensed: without its lists of files.
 
-    :param write_id: the job's id, which no other record has for one.
+    Every process that condenses a job's decision writes the same bytes.
+
+    :param write_id: the job's id; no other record has it as its write id.
     :param changes: by partition: the base version, files, their rows and bytes, removed files, and
         1 for a replace, else 0.
-    :param dropped: by partition: the attempt of the run whose files went.
-    :param own_since: the decision's.
-    :param merged: by partition: jobs whose rows were written again.
-    :param row_changes: by partition: rows inserted, updated, deleted and left.
-    :param change_reads: the decision's.
-    :param inputs: the decision's, as long as rows of the job may be there.
-    :param narrows: the decision's; so are ``left_out`` and ``superseded``.
+    :param dropped: by partition: the attempt of the run whose files were taken out.
+    :param own_since: as in the decision; so are ``mode``, ``idempotency_key``, ``run_version``,
+        ``change_reads``, ``narrows``, ``left_out`` and ``superseded``.
+    :param merged: by partition: the jobs whose rows were written again.
+    :param row_changes: by partition: the numbers of rows inserted, updated, deleted and left.
+    :param inputs: as in the decision, as long as rows of the job may be there; ``owner`` is kept
+        with them.
     """
 
     write_id: str
@@ -67,9 +69,9 @@ class CondensedDecision:
 
     @staticmethod
     def of(decision: Decision, at: float) -> CondensedDecision:
-        """What is left of a commit decision where nobody needs its lists any more.
+        """Condense a commit decision: drop its lists, which no process needs any more.
 
-        :param at: when it was decided.
+        :param at: when it was decided, in Unix seconds.
         """
         partitions = decision.partitions
         return CondensedDecision(
@@ -109,12 +111,15 @@ class CondensedDecision:
 
     @staticmethod
     def is_one(body: bytes) -> bool:
-        """Whether a decision's bytes are those of a condensed one."""
+        """Return whether a decision's bytes are those of a condensed one."""
         return _SAYS_SO.search(body[:80]) is not None
 
     @staticmethod
     def decode(body: bytes, key: str, job: str) -> CondensedDecision:
-        """:raises RecordDamagedError: it cannot be read, or is another job's."""
+        """Parse the condensed decision of ``job``.
+
+        :raises RecordDamagedError: it cannot be read, or is another job's.
+        """
         document = decode(body, _CONDENSED, key)
         condensed = document.read(CondensedDecision)
         if condensed.write_id != job:
@@ -141,28 +146,31 @@ class PartReference:
 class Decision:
     """A job's verdict, and for a commit everything needed to apply it from any process.
 
-    :param partitions: what happens to each partition; empty while the parts are not read.
-    :param parts: where the partitions are when they are too many for one object.
-    :param idempotency_key: the run's idempotency key, moved together with the heads.
-    :param run_version: the version of the run's head that the job has claimed: how many attempts
-        of the run committed before.
-    :param own_since: with ``on_repeat=replace_own``, the ``run_version`` of the oldest attempt of
-        which no rows are to be left: this job takes the place of all attempts from that one on.
-        ``None``: of none, or an earlier version of this package has written it.
-    :param schema_version: of the table's columns, at the least, that hold the files' columns.
+    :param partitions: the change of each partition; empty while the parts are not read.
+    :param parts: the objects that hold the partitions, if they are too many for one object.
+    :param idempotency_key: the run's idempotency key; the run's head is moved together with the
+        heads of the partitions.
+    :param run_version: the version of the run's head that the job has claimed: the number of the
+        run's attempts that committed before.
+    :param own_since: with ``on_repeat=replace_own``, the ``run_version`` of the oldest attempt
+        whose rows this job takes out. It replaces all attempts from that one on. ``None``: it
+        replaces none, or an earlier version of this package wrote the decision.
+    :param schema_version: the least version of the table's columns that has all columns of the
+        files.
     :param decided_at: when it was decided, by the store's clock, in a decision that was written
-        again since (see :mod:`.repair`); ``None`` in all others, whose Last-Modified says it.
-    :param condensed: it was applied long ago and no head names it: its lists were left out since.
-        It still says *commit*, what its run did and from which versions, and can never be written
-        by anybody else.
+        again later (see :mod:`.repair`); ``None`` in all others: their Last-Modified is the time.
+    :param condensed: the decision was applied long ago and no head names it, so its lists were
+        removed. It still says *commit*, what its run did and from which versions, and keeps other
+        processes from deciding the job anew.
     :param inputs: what its rows were computed from, and by which version of their program.
-    :param change_reads: of a merge, an update or a deletion: what of the table was read.
-    :param narrows: the run's job before, of which this one does only its own partitions again:
-        what that one wrote to others is the run's still, if it is there. ``None``: it does all.
-    :param left_out: rows of these others, which were computed and not written.
-    :param superseded: partitions that the job was to write and has left out, since newer runs had
-        loaded them, each with the job that had written it last.
-    :param on_conflict: what the job was to do where another one had changed a partition.
+    :param change_reads: for a merge, an update or a deletion: what it read of the table.
+    :param narrows: the run's job before, if this job makes only some of its partitions again. What
+        the former job wrote to the others, and is still there, belongs to the run. ``None``: this
+        job makes all of them.
+    :param left_out: the number of rows of those others that were computed and not written.
+    :param superseded: partitions that the job was to write and left out because newer runs had
+        loaded them, each with the job that wrote it last.
+    :param on_conflict: the job's policy for partitions that another job had changed.
     """
 
     job: str
@@ -194,7 +202,11 @@ class Decision:
         partitions: tuple[PartitionDecision, ...],
         run_version: int = 0,
     ) -> Decision:
-        """What a job of ``spec`` does to each partition, for whoever applies it."""
+        """Make the commit decision of a job of ``spec``.
+
+        :param partitions: the change of each partition.
+        :param run_version: the version of the run's head that the job has claimed.
+        """
         return Decision(
             job=job,
             write_id=write_id,
@@ -234,11 +246,12 @@ class Decision:
 
     @staticmethod
     def decode(body: bytes, key: str, root: TableRoot, job: str) -> Decision:
-        """Read a decision of ``job``.
+        """Parse the decision of ``job``.
 
-        :raises RecordDamagedError: unreadable, another job's, or it names a key outside the
-            table, outside the named partition, or a file that does not carry the job's id:
-            whoever applies it often has more rights than its writer had.
+        :raises RecordDamagedError: it cannot be read, is another job's, or names a key outside the
+            table or outside the key's partition, or a pending file whose key does not carry the
+            job's id. Keys are checked because the process that applies a decision often has more
+            rights than its writer had.
         """
         if CondensedDecision.is_one(body):
             return _of_condensed(CondensedDecision.decode(body, key, job))
@@ -259,7 +272,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class _Said:
-    """All that an abort decision says, and what comes first in any."""
+    """All members of an abort decision, which every decision has first."""
 
     job: str
     write_id: str
@@ -305,7 +318,7 @@ class DecisionPart:
 def _check_keys(
     document: Document, partitions: tuple[PartitionDecision, ...], root: TableRoot, job: str
 ) -> None:
-    """Refuse keys outside their partition, and pending files that are not the job's."""
+    """Refuse keys outside their partition, and pending files of another job."""
     for number, change in enumerate(partitions):
         for kind in _FILES:
             for index, file in enumerate(getattr(change, kind)):
@@ -319,10 +332,10 @@ def _check_keys(
 
 
 def split_into_parts(decision: Decision, limit: int) -> list[DecisionPart]:
-    """The parts a decision needs; none when it fits one object.
+    """Split a decision into the parts that it needs; an empty list if it fits into one object.
 
-    :param limit: files and removals that one object may hold. A partition with more is spread over
-        several parts, which are joined again by :func:`join_parts`.
+    :param limit: the largest number of files and removals in one object. A partition with more is
+        spread over several parts, and :func:`join_parts` joins them again.
     """
     if sum(p.weight for p in decision.partitions) <= limit:
         return []
@@ -354,7 +367,7 @@ def _pieces(partition: PartitionDecision, limit: int) -> list[PartitionDecision]
 
 
 def join_parts(decision: Decision, parts: Iterable[DecisionPart]) -> Decision:
-    """The decision with the partitions of its parts, pieces of one partition joined."""
+    """Return the decision with the partitions of its parts, the pieces of each partition joined."""
     joined: dict[str, PartitionDecision] = {}
     for piece in (p for part in sorted(parts, key=lambda p: p.number) for p in part.partitions):
         known = joined.setdefault(piece.partition, piece)

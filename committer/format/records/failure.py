@@ -1,4 +1,7 @@
-"""The last failure of a run's application, for whoever submitted it: an exit code says little."""
+"""Failure record: the last failure of a run's application, for the program that submitted it.
+
+An exit code alone says little.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ from .codec import decode, encode
 from .marks import LEFT_OUT
 from .partition_ranks import Ranks
 
-#: Errors that the next try would meet again, or hide: a conflict under on_conflict=fail is gone in
-#: a try that begins on what is there now, and that try would overwrite it. So is another writer,
-#: where the store can hold one at a time.
+#: Errors that the next attempt would meet again, or hide. It would hide a conflict under
+#: on_conflict=fail: it begins on the present state, finds no conflict, and overwrites the other
+#: job's rows. It would also hide a second writer on a store that allows only one at a time.
 _FINAL = (
     InvalidInputError,
     TableMismatchError,
@@ -32,20 +35,20 @@ _FINAL = (
     SupersededRunError,
     StoreUnfitError,
 )
-#: Partitions that are kept of a run; one of more is a backfill, which its owner tells.
+#: Most partitions of a run that are recorded. A run of more is a backfill, as its owner shows.
 _MOST_NAMED = 1_000
 
 
 def is_final(error: ZeroRenameError, root: TableRoot | None) -> bool:
-    """Whether running the same again would meet an error again, or hide it.
+    """Return whether another attempt would meet the same error again, or hide it.
 
-    So is any error that hides such a conflict (:attr:`.RefusedError.overtaken`): a job that was
-    fenced while it held its claims was fenced by who wanted them.
+    An error that hides a conflict (:attr:`.RefusedError.overtaken`) is final, too: a job that was
+    fenced while it held its claims was fenced by a job that wanted to claim the same heads.
 
-    A conflict over the run's own idempotency key is not final: another try did the run's work,
-    which the next one reports.
+    A conflict over the run's own idempotency key is not final: another attempt did the run's work,
+    and the next one reports it.
 
-    :param root: of the table that the error is about; ``None``: of none.
+    :param root: root of the table that the error is about; ``None``: it is about no table.
     """
     over_run = root is not None and (error.key or "").startswith(root.runs_prefix)
     overtaken = isinstance(error, RefusedError) and error.overtaken
@@ -54,14 +57,16 @@ def is_final(error: ZeroRenameError, root: TableRoot | None) -> bool:
 
 @dataclass(frozen=True)
 class Failure:
-    """Written over by the next failure of the same run.
+    """The last failure of a run's application. The run's next failure overwrites it.
 
-    :param error: the class of the error.
-    :param final: whether running the same again cannot mend it, or would hide it.
-    :param partitions: that the run was to write; empty: any, or more than are kept.
-    :param skips: the run has given way to newer ones, as it was told to: its task is skipped.
-    :param gave_way: partitions in which it gave way, each with the job that was there first.
-    :param ranks: how new the run is in them.
+    :param error: the name of the error's class.
+    :param final: another attempt would meet the error again, or hide it.
+    :param partitions: the partitions that the run was to write; empty: any partitions, or more than
+        are recorded.
+    :param skips: the run gave way to newer runs under ``on_superseded=skip``, so its task is
+        skipped.
+    :param gave_way: partitions in which the run gave way, each with the job that was there first.
+    :param ranks: the ranks of the run in them.
     """
 
     write_id: str
@@ -87,7 +92,7 @@ class Failure:
         write_id: str,
         partitions: Iterable[str] = (),
     ) -> Failure:
-        """What an error says, on record."""
+        """Make the failure record of an error."""
         named = tuple(sorted(partitions))
         refused = error if isinstance(error, RefusedError) else RefusedError("")
         gave_way = dict(sorted(refused.gave_way.items())[:_MOST_NAMED])

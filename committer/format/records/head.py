@@ -1,4 +1,4 @@
-"""A partition's head: what it holds now, and which job is about to change it."""
+"""Head of a partition: what the partition holds now, and which job is about to change it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from .marks import LEFT_OUT, Count, JobId
 from .partition_decision import PartitionDecision
 from .partition_ranks import NO_RANKS, PartitionRanks
 
-#: Former states a head remembers, so that an ETag from a listing can be dated by version.
+#: Number of former states that a head remembers. They give the version for an ETag from a listing.
 TRAIL_LENGTH = 16
 
 
 @dataclass(frozen=True)
 class Slot:
-    """What a job can claim: a partition, or the idempotency key of a run (a head without files)."""
+    """A partition, or the idempotency key of a run, that a job can claim by its head.
+
+    The head of a run has no files.
+    """
 
     name: str
     key: str
@@ -35,9 +38,9 @@ class Slot:
 
 @dataclass(frozen=True)
 class NamedManifest:
-    """A manifest, named by key and ETag.
+    """Reference to a manifest by key and ETag.
 
-    :param files: how many it lists; 0: not known.
+    :param files: the number of files that it lists; 0: not known.
     """
 
     key: str
@@ -47,7 +50,7 @@ class NamedManifest:
 
 @dataclass(frozen=True)
 class FormerState:
-    """A state this head had: its ETag then, and the version."""
+    """Former state of a head: its ETag and its version."""
 
     etag: str
     version: Count
@@ -55,20 +58,21 @@ class FormerState:
 
 @dataclass(frozen=True)
 class PartitionHead:
-    """The head of one slot. Absent means version 0: :meth:`initial`.
+    """The head of one slot. A slot without an object has version 0: :meth:`initial`.
 
-    :param version: how many jobs have moved this head.
-    :param replace_version: the version that the last replace made; 0 for none.
+    :param version: the number of jobs that have moved this head.
+    :param replace_version: the version that the last replace made; 0: there was no replace.
     :param replaced_at: when that replace was decided, by the store's clock; ``None``: not known.
     :param last_job: the job that moved it last.
     :param decisions: jobs whose decisions name files that the partition holds, oldest first.
-    :param manifest: a folded list of files, older than all of ``decisions``.
-    :param newer: further ones, oldest first, each of fewer files than the one before.
+    :param manifest: a folded list of files, older than the files of all ``decisions``.
+    :param newer: further folded lists, oldest first, each of fewer files than the one before.
     :param dropped: jobs whose files in ``manifests`` no longer count.
-    :param claim: the job about to change it.
-    :param holder: the process of that job which put the claim there.
-    :param schema_version: of the table's columns, at the least, that hold the files' columns.
-    :param ranks: how new the runs are whose rows it holds.
+    :param claim: the job that is about to change it.
+    :param holder: the process of that job that wrote the claim.
+    :param schema_version: the least version of the table's columns that has all columns of the
+        files.
+    :param ranks: the ranks of the runs whose rows it holds.
     :param trail: the last states before this one, oldest first.
     """
 
@@ -98,7 +102,7 @@ class PartitionHead:
         return () if self.manifest is None else (self.manifest, *self.newer)
 
     def encode(self) -> bytes:
-        # Who does not know of several manifests, or of compressed ones, must not read it.
+        # Versions that know neither several manifests nor compressed ones must refuse it.
         known = not any(manifest.files for manifest in self.manifests)
         return encode("head", self.write_id, self, format=1 if known else 2)
 
@@ -120,25 +124,29 @@ class PartitionHead:
         return replace(self, write_id=write_id, trail=trail)
 
     def claimed(self, job: str, holder: str, write_id: str, etag: str | None) -> PartitionHead:
-        """This head with ``job``'s claim, put there by the process ``holder``; ``etag`` is this
-        state's."""
+        """Return this head with a claim of ``job``.
+
+        :param holder: the process of the job that claims it.
+        :param etag: the present state's ETag, for the trail; ``None``: no object is there yet.
+        """
         return replace(self._from(write_id, etag), claim=job, holder=holder)
 
     def released(self, write_id: str, etag: str) -> PartitionHead:
-        """This head without its claim."""
+        """Return this head without its claim; ``etag`` is the present state's."""
         return replace(self._from(write_id, etag), claim=None, holder=None)
 
     def naming(
         self, manifests: tuple[NamedManifest, ...], decisions: tuple[JobId, ...]
     ) -> PartitionHead:
-        """The same files by other lists, without those of dropped jobs."""
+        """Return this head with other lists of the same files, without those of dropped jobs."""
         first, newer = manifests[0], manifests[1:]
         return replace(self, manifest=first, newer=newer, decisions=decisions, dropped=())
 
     def tidied(self, write_id: str, etag: str, remembers: int) -> PartitionHead:
-        """This head, whose lists have changed, as another state of the same version.
+        """Return this head as a new state of the same version, for a change of its lists alone.
 
-        :param remembers: how many former states, this one's among them.
+        :param etag: the present state's ETag, for the trail.
+        :param remembers: the number of states that the trail keeps, the present one included.
         """
         after = self._from(write_id, etag)
         return replace(after, trail=after.trail[-remembers:])
@@ -152,10 +160,12 @@ class PartitionHead:
         at: float,
         schema_version: int = 0,
     ) -> PartitionHead:
-        """The head after ``job``'s decision; ``change`` is ``None`` for a run's head.
+        """Return the head as the commit decision of ``job`` leaves it.
 
+        :param change: the decision's change of the partition; ``None`` for a run's head.
+        :param etag: the present state's ETag, for the trail.
         :param at: when it was decided, by the store's clock.
-        :param schema_version: the decision's.
+        :param schema_version: as in the decision.
         """
         free = self.released(write_id, etag)
         after = replace(
@@ -180,16 +190,16 @@ class PartitionHead:
 
 @dataclass(frozen=True)
 class HeadState:
-    """A head as it was read or written: ``etag`` is ``None`` where no object is there yet."""
+    """A head that was read or written, with its ETag; ``None``: no object is there yet."""
 
     slot: Slot
     head: PartitionHead
     etag: str | None
 
     def version_at(self, base: str | None) -> int | None:
-        """The version of the state whose ETag was ``base`` (``None``: there was no head).
+        """Return the version of a state of this head; ``None``: it is older than the trail.
 
-        ``None`` when that state is older than the trail.
+        :param base: the ETag of that state; ``None``: there was no head, so the version is 0.
         """
         if base is None:
             return 0
@@ -202,7 +212,7 @@ class HeadState:
 
 
 def partition_of_slot_key(root: TableRoot, key: str) -> str | None:
-    """The partition whose head lies at ``key``; ``None`` for a foreign key."""
+    """Return the partition whose head lies at ``key``; ``None`` for a foreign key."""
     name = root.partition_of_head_key(key)
     if name is None or (name != UNPARTITIONED and "=" not in name):
         return None
@@ -211,15 +221,15 @@ def partition_of_slot_key(root: TableRoot, key: str) -> str | None:
 
 @dataclass(frozen=True)
 class _Name:
-    """As much of a head as tells which slot it is of."""
+    """The member of a head that names its slot."""
 
     name: str
 
 
 def head_at(root: TableRoot, found: Found) -> HeadState:
-    """The head in an object that was listed, a partition's or a run's.
+    """Read the head, of a partition or of a run, in an object that was listed.
 
-    :raises RecordDamagedError: it is not the head that belongs at its key.
+    :raises RecordDamagedError: it is not the head that belongs at the object's key.
     """
     document = decode(found.body, "head", found.key)
     name = document.read(_Name).name

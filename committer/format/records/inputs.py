@@ -1,4 +1,4 @@
-"""Inputs of a job: tables that its rows were computed from, what was asked of them, and files."""
+"""Inputs of a job: the tables and files that its rows were computed from."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from typing import Annotated
 from .data_file import DataFile
 from .marks import LEFT_OUT, Count, Moment
 
-#: Partitions of a table that are named one by one; more have one digest.
+#: Most partitions of a table that are recorded by name; more are recorded as one digest.
 MOST_NAMED = 1_000
-#: What stands for a filter that cannot be asked about other partitions than those it found.
+#: Stands for a filter that was not kept. It cannot be tested on partitions other than those that it
+#: found.
 UNREADABLE = ""
-#: Code versions of rows that were written again together. Two are enough to tell that one is not
-#: the present one; the others are named.
+#: Most code versions that are recorded for rows that were written again together. Two are enough to
+#: show that one of them is not the present one; more are recorded to name them.
 _MOST_VERSIONS = 20
-#: Row hashes are of so many bits, and so are their sums.
+#: Row hashes have 64 bits, and so have their sums.
 _MODULUS = 2**64
 
 
 def content_of(files: Collection[DataFile]) -> str:
-    """What tells the rows of some files from others, in whatever order the files come.
+    """Return a digest of the files' rows; the order of the files does not matter.
 
-    Where the jobs that wrote them all counted by rows it is the same for the same rows, in any
-    order, split or codec. Else it is the bytes': the same rows in another order are others.
+    If all jobs that wrote them hashed rows, equal rows have equal digests, in any order, split or
+    codec. Otherwise it is a digest of bytes: the same rows in another order have another digest.
     """
     if all(file.content for file in files):
         total = sum(int(file.content, 16) for file in files) % _MODULUS
         return f"rows:{sum(file.rows for file in files)}:{total:016x}"
-    # Foreign files have no checksum: their names and sizes are all that is known without reading.
+    # Foreign files have no checksum. Without reading them, only their names and sizes are known.
     lines = sorted(file.checksum or f"{file.size} {file.same_as or file.key}" for file in files)
     return f"bytes:{_digest(lines)}"
 
@@ -41,9 +42,10 @@ def _digest(lines: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class PartitionRead:
-    """A partition as it was read.
+    """The state in which a partition was read.
 
-    :param version: 0: it held what a listing showed, so that its content alone tells.
+    :param version: its head's version; 0: it had no head and was read by a listing, so only its
+        content shows a change.
     :param content: :func:`content_of` its files.
     """
 
@@ -54,17 +56,19 @@ class PartitionRead:
 
 @dataclass(frozen=True)
 class TableRead:
-    """What was asked of a table, and what was there.
+    """A read of a table: the question (names, filters, the whole table) and the partitions found.
 
     :param table: the root, ``s3://bucket/prefix``.
-    :param partitions: those that held files, by name; none where there is a ``digest``.
-    :param names: those that were asked for by name, and held none; all of these where there is a
-        digest.
+    :param partitions: the partitions that held files, sorted by name; empty if there is a
+        ``digest``.
+    :param names: partitions that were asked for by name and held no files; with a digest, all that
+        were asked for by name.
     :param filters: conditions that chose among all partitions
-        (:meth:`.row_filter.RowFilter.encode`); :data:`UNREADABLE` for one that is not kept.
-    :param whole: all of the table was asked for.
-    :param digest: of more than :data:`MOST_NAMED` partitions, in the place of their names; ``more``
-        is how many they were.
+        (:meth:`.row_filter.RowFilter.encode`); :data:`UNREADABLE` for a condition that was not
+        kept.
+    :param whole: the whole table was asked for.
+    :param digest: digest of the names and contents of more than :data:`MOST_NAMED` partitions,
+        recorded instead of ``partitions``; ``more`` is their number.
     """
 
     table: str
@@ -76,7 +80,7 @@ class TableRead:
     more: Annotated[Count, LEFT_OUT] = 0
 
     def over(self, other: TableRead) -> TableRead:
-        """Both reads of one table; of what both have read, this one's state."""
+        """Combine two reads of one table; partitions in both have the state of this one."""
         states = {it.partition: it for it in (*other.partitions, *self.partitions)}
         return replace(
             self,
@@ -87,7 +91,7 @@ class TableRead:
         )
 
     def stated(self) -> TableRead:
-        """This read as a decision has it: no name twice, and many partitions as a digest."""
+        """Return this read as a decision records it: no name twice, many partitions as a digest."""
         found = {it.partition: it.content for it in self.partitions}
         if len(found) <= MOST_NAMED:
             return replace(self, names=tuple(name for name in self.names if name not in found))
@@ -95,13 +99,16 @@ class TableRead:
 
 
 def digest_of(contents: Iterable[tuple[str, str]]) -> str:
-    """What tells some partitions and their contents from others."""
+    """Return a digest of partitions, given as pairs of name and content."""
     return _digest(f"{name} {content}" for name, content in sorted(contents))
 
 
 @dataclass(frozen=True)
 class FileRead:
-    """An object that no table of this package has: ``s3://bucket/key``, as it was when stated."""
+    """A foreign file that was read, with its ETag when it was named as an input.
+
+    :param url: ``s3://bucket/key``.
+    """
 
     url: str
     etag: str
@@ -109,14 +116,15 @@ class FileRead:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a job's rows were computed from, as far as it was told. Nothing: it is not known.
+    """The known inputs of a job's rows. If no tables and files are named, they are not known.
 
-    :param tables: one of them may be there twice, where rows of several jobs were written again.
-    :param files: foreign ones.
-    :param partly: rows are among the job's of which it is not known.
+    :param tables: the tables that were read. A table may be there twice if rows of several jobs
+        were written again.
+    :param files: the foreign files that were read.
+    :param partly: the inputs of some of the job's rows are not known.
     :param began: when the job opened, by the store's clock.
-    :param code_versions: of the programs that made the rows, as far as they said any; several
-        where rows of several jobs were written again, ``""`` for rows of which it is not known.
+    :param code_versions: versions of the programs that made the rows, if they gave any; several
+        if rows of several jobs were written again, with ``""`` for rows of unknown version.
     """
 
     tables: Annotated[tuple[TableRead, ...], LEFT_OUT] = ()
@@ -130,13 +138,15 @@ class Inputs:
 
     @property
     def tell_reads(self) -> bool:
-        """Whether it is known what the rows were computed from."""
+        """True if it is known what rows of the job were computed from."""
         return bool(self.tables or self.files)
 
     @staticmethod
     def all_of(inputs: Iterable[Inputs]) -> Inputs:
-        """Those of several jobs, whose rows one writes again. None is made one with another: each
-        is held by itself against what is there."""
+        """Combine the inputs of several jobs for a job that writes their rows again.
+
+        Two reads of one table are not merged: each is compared with the present state by itself.
+        """
         found = tuple(inputs)
         tables = dict.fromkeys(read for it in found for read in it.tables)
         files = dict.fromkeys(read for it in found for read in it.files)
@@ -146,9 +156,9 @@ class Inputs:
         return Inputs(tuple(tables), tuple(files), partly, code_versions=told)
 
     def made_by(self, code_version: str | None) -> Inputs:
-        """The same, of rows that a program of this version computed."""
+        """Return these inputs with the version of the program that computed the rows."""
         return replace(self, code_versions=(code_version or "",))
 
 
-#: Of a job of which nothing is known.
+#: Inputs of a job about which nothing is known.
 UNKNOWN_INPUTS = Inputs()

@@ -1,4 +1,4 @@
-"""Folded list of a partition's files, which heads name instead of many decisions."""
+"""Manifest: a folded list of a partition's files, named by its head instead of many decisions."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class ManifestOrigin:
-    """As much of a manifest as tells what it is of."""
+    """The partition of a manifest, and the ETag of the head that it was made for."""
 
     partition: str
     follows: str | None = None
 
     @staticmethod
     def decode(body: bytes, key: str) -> ManifestOrigin:
-        """:raises RecordDamagedError: it is no manifest."""
+        """Read the origin from a manifest's bytes.
+
+        :raises RecordDamagedError: they are not a manifest.
+        """
         return decode(_plain(body, key), "manifest", key).read(ManifestOrigin)
 
 
 def write_id_of_manifest(body: bytes) -> str | None:
-    """The write id in an object's bytes; ``None`` for anything but a manifest."""
+    """Return the write id in a manifest's bytes; ``None`` if they are not a manifest."""
     try:
         return write_id_of(_plain(body, ""))
     except RecordDamagedError:
@@ -40,7 +43,7 @@ def write_id_of_manifest(body: bytes) -> str | None:
 
 
 def _plain(body: bytes, key: str) -> bytes:
-    """A manifest's JSON, which former versions did not compress."""
+    """Return a manifest's JSON, decompressed; former versions did not compress it."""
     if not body.startswith(_GZIP):
         return body
     unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -55,10 +58,11 @@ def _plain(body: bytes, key: str) -> bytes:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files a partition held when many decisions became one object.
+    """The files that a partition held when its decisions were folded into this object.
 
-    :param follows: the ETag of the head that is to be swapped for one that names this manifest:
-        while that head is there, the swap may be under way. ``None`` in those of former versions.
+    :param follows: the ETag of the head that is to be swapped for one that names this manifest.
+        While the head has that ETag, the swap may be under way. ``None`` in manifests of former
+        versions.
     """
 
     partition: str
@@ -67,7 +71,7 @@ class Manifest:
     follows: Annotated[str | None, LEFT_OUT] = None
 
     def encode(self) -> bytes:
-        """Compressed: a quarter of the bytes."""
+        """Return the manifest's bytes, compressed to a quarter of their number."""
         return gzip.compress(encode("manifest", self.write_id, self, format=2), mtime=0)
 
     @staticmethod

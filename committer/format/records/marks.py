@@ -1,4 +1,4 @@
-"""Marks in a record's type hints, as ``Annotated[int, at_least(0)]``: what no hint can say."""
+"""Marks in a record's type hints, such as ``Annotated[int, at_least(0)]``, for what hints lack."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..layout import is_job_id
 
 @dataclass(frozen=True)
 class Named:
-    """The JSON member's name, where it is not the field's."""
+    """The name of the JSON member, if it differs from the field's."""
 
     member: str
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The value passes a test.
+    """A test that the value has to pass.
 
-    :param complaint: what is said of one that does not, ``is not …``.
+    :param complaint: the predicate of the error for a value that fails it: ``is not …``.
     """
 
     holds: Callable[[Any], bool]
@@ -28,14 +28,14 @@ class Checked:
 
 
 def at_least(least: int) -> Checked:
-    """The number is not smaller."""
+    """Return the test that a number is not smaller than ``least``."""
     complaint = f"is less than {least}" if least else "is negative"
     return Checked(lambda number: number >= least, complaint)
 
 
 @dataclass(frozen=True)
 class Converted:
-    """The value's JSON is made and read by functions of its own.
+    """Functions of the value's own that write and read its JSON.
 
     :param read: raises :class:`.typed_json.Unfit`, or :class:`ValueError` with a reason.
     """
@@ -51,13 +51,13 @@ class _Mark:
 
 #: The member may be missing or null, which means the field's default.
 DEFAULTED = _Mark("defaulted")
-#: The same, and a field that has its default is not written.
+#: As DEFAULTED; also, a field that has its default is not written.
 LEFT_OUT = _Mark("left out")
-#: Not written: the value is that of the enclosing record's field of the same name, which comes
-#: before the field that this record lies in.
+#: Not written: the value is that of the enclosing record's field of the same name. That field must
+#: come before the field that holds this record.
 ENCLOSING = _Mark("enclosing")
 
-#: Seconds since the epoch, as far as calendars go: to the end of the year 9999.
+#: Unix seconds, up to the last that calendars have: the end of the year 9999.
 Moment = Annotated[float, Checked(lambda at: 0 <= at < 253_402_300_800, "is no time")]
 #: A number of things, a position, a size.
 Count = Annotated[int, at_least(0)]

@@ -1,4 +1,4 @@
-"""Plan's word to a run that is made again: these of its partitions, as they were then."""
+"""Narrowing record: a plan's restriction of a repeated run to some of its partitions."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ from .marks import LEFT_OUT, Count, JobId
 
 
 def recompute_prefix(root: TableRoot) -> str:
-    """Where plans leave their word to runs."""
+    """Return the prefix of the records that plans leave for runs."""
     return f"{root.control_prefix}recompute/"
 
 
 def recompute_key(root: TableRoot, idempotency_key: str) -> str:
-    """The key of what a plan leaves for a run: named as the run's head is."""
+    """Return the key of the record that a plan leaves for a run: named like the run's head."""
     return recompute_prefix(root) + root.run_key(idempotency_key).rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class Narrowing:
-    """Below the run's key. It is about one clear of the run's task, and no other.
+    """A plan's restriction of a run. It holds for one clear of the run's task only.
 
     :param idempotency_key: the run's key.
-    :param job: the run's job as it was planned against; ``None``: it had committed none. Where
-        another one has done its work since, the record is void.
-    :param partitions: those to make again, with the versions that they were at.
-    :param seconds: from its writing, by the store's clock, in which the task is to begin.
-    :param planner: who left it.
-    :param whole: the run makes all of its partitions again, whatever its rows have, and these only
-        as they were at those versions.
-    :param taken: which clear of the task has begun by it (:attr:`.Owner.cleared`); ``None``: none.
-    :param over: nobody goes by it any more.
-    :param settles: of ``partitions``, those in which the run settles a conflict: its rank is not
-        compared there, and a version that has moved refuses it under every policy.
+    :param job: the run's last job when the plan was made; ``None``: the run had committed none. If
+        another job has done the run's work since, the record is void.
+    :param partitions: the partitions to make again, with their versions when the plan was made.
+    :param seconds: time for the task to begin, counted from the record's writing by the store's
+        clock.
+    :param planner: the process that left the record.
+    :param whole: the run makes all of its partitions again. ``partitions`` then only says which of
+        them must still have their versions.
+    :param taken: the clear of the task that has begun by this record (:attr:`.Owner.cleared`);
+        ``None``: no clear has.
+    :param over: the record is void: no job follows it any more.
+    :param settles: those of ``partitions`` in which the run settles a conflict. Its rank is not
+        compared there, and the run is refused under every policy if their versions have moved.
     """
 
     write_id: str
@@ -57,5 +59,8 @@ class Narrowing:
 
     @staticmethod
     def decode(body: bytes, key: str) -> Narrowing:
-        """:raises RecordDamagedError: it cannot be read."""
+        """Parse a narrowing record.
+
+        :raises RecordDamagedError: it cannot be read.
+        """
         return decode(body, "narrowing", key).read(Narrowing)

@@ -1,4 +1,4 @@
-"""The open record: a job has begun and is not wholly cleaned up yet."""
+"""Open record: it says that a job has begun and is not completely cleaned up yet."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .partition_ranks import Ranks
 
 @dataclass(frozen=True)
 class OpenRecord:
-    """Who runs a job, with which policy. Rewritten as a heartbeat, removed last.
+    """The owner and the policies of an open job. Each heartbeat rewrites it; it is removed last.
 
-    :param interval: seconds between heartbeats; ``None`` when nobody sends any.
+    :param interval: seconds between heartbeats; ``None``: the job sends none.
     :param max_duration: seconds after which a job without heartbeats may be fenced.
-    :param opened_at: when the first version was written, by the store's clock; ``None`` in the
-        first version itself, whose Last-Modified says it.
+    :param opened_at: when the record was first written, by the store's clock; ``None`` until a
+        heartbeat rewrites it: until then its Last-Modified is that time.
     :param partitions: the only partitions that the job may write, whether it replaces them or not;
-        none: it names none.
-    :param coordination: of its table, which a first job has yet to make.
-    :param run_rank: how new its run is; ``None``: as new as the job.
+        empty: the job names none.
+    :param coordination: that of its table, which a first job has yet to make.
+    :param run_rank: the rank of its run; ``None``: the time at which the job began is its rank.
     """
 
     job: str
@@ -50,13 +50,12 @@ class OpenRecord:
         return OpenRecord(job, write_id, partitions=named, **policy)
 
     def rank(self, partition: str) -> RunRank | None:
-        """Return the rank of its run in a partition; ``None``: it only writes again what is
-        there."""
+        """Return the rank of its run in a partition; ``None``: it only rewrites existing rows."""
         return rank_in(self.run_rank, partition, self.job)
 
     @property
     def patience(self) -> float:
-        """Seconds of silence after which this job counts as dead, by default."""
+        """Default grace period: seconds of silence after which this job counts as dead."""
         if self.interval is None:
             return self.max_duration
         return max(10 * self.interval, 600.0)

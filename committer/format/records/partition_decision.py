@@ -1,4 +1,4 @@
-"""One partition in a commit decision."""
+"""Change of one partition in a commit decision."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .marks import LEFT_OUT, Count, at_least
 from .partition_ranks import NO_RANKS, PartitionRanks, Rank
 from .pending_file import PendingFile
 
-#: The base version of a partition that has no head and never will: coordination *none*.
+#: The base version in a table of coordination *none*, whose partitions never have heads.
 NO_HEAD = -1
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file that is there: adopted into a head, or listed for removal.
+    """A file that was listed: to be adopted into a head, or to be removed.
 
-    :param etag: its ETag when it was listed; a removal is carried out only if it still is.
+    :param etag: its ETag when it was listed; it is removed only if the ETag is still the same.
     """
 
     key: str
@@ -29,7 +29,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Sums:
-    """What a job did to one partition, in numbers; ``removed`` counts files."""
+    """Totals of a job's change of one partition; ``removed`` counts files."""
 
     files: Count
     rows: Count
@@ -39,27 +39,27 @@ class Sums:
 
 @dataclass(frozen=True)
 class PartitionDecision:
-    """What a commit decision says of one partition.
+    """The change of one partition in a commit decision.
 
-    :param base_version: the head's version that this job claimed; :data:`NO_HEAD` in a table of
-        coordination *none*.
-    :param replace: whether the partition's former content goes.
+    :param base_version: the version of the head that this job claimed; :data:`NO_HEAD` in a table
+        of coordination *none*.
+    :param replace: the partition's former content is removed.
     :param files: pending files to complete.
     :param adopted: files that were there before the partition had a head; they stay.
     :param removals: files to remove, each only if its ETag is still the listed one.
-    :param dropped_job: with ``on_repeat=replace_own``, the attempt before of which files are there
-        and go; ``also_dropped``: further ones, where an earlier version of this package has left
-        rows of several.
-    :param merged: jobs whose rows are in ``files``, written again with those of others.
-    :param row_changes: of a job that computed the rows from those that were there: what it did to
-        them.
-    :param lost: files that were decided and whose loss was accepted; nobody looks for them.
-    :param ranks: how new the runs are whose rows the partition holds from then on.
-    :param rank: how new the job's own run is there, where that is not the newest of ``ranks``.
-    :param opened_version: the version that the partition was at when the job opened, or a later one
-        before which nobody knows; ``None``: the base version.
-    :param settles: the job settles a conflict of runs over it, as ``ranks`` say.
-    :param condensed: in a condensed decision, what its lists came to, which are empty there.
+    :param dropped_job: with ``on_repeat=replace_own``, the run's earlier attempt whose files are
+        taken out; ``also_dropped``: more such attempts, if an earlier version of this package left
+        the rows of several.
+    :param merged: jobs whose rows are in ``files``, written again together with those of others.
+    :param row_changes: numbers of changed rows, if the job computed the partition's rows from those
+        that were there.
+    :param lost: files of the decision whose loss was accepted; no process looks for them.
+    :param ranks: the ranks that the partition has after the job.
+    :param rank: the rank of the job's own run there, if it is not ``ranks.newest``.
+    :param opened_version: the partition's version when the job opened. If the head no longer
+        remembers that version, the oldest one that it remembers. ``None``: the base version.
+    :param settles: the job settles a conflict of runs over the partition, as ``ranks`` say.
+    :param condensed: in a condensed decision, the totals of its lists, which are empty there.
     """
 
     partition: str
@@ -81,27 +81,27 @@ class PartitionDecision:
 
     @property
     def run_rank(self) -> RunRank | None:
-        """The rank of the job's own run; ``None``: it has none, or the record does not say."""
+        """Rank of the job's own run; ``None``: it is without one, or the record does not say."""
         return self.ranks.newest if self.rank is None else self.rank
 
     @property
     def dropped_jobs(self) -> tuple[str, ...]:
-        """All jobs whose files go, while those of others stay."""
+        """All jobs whose files are taken out while the files of other jobs stay."""
         return () if self.dropped_job is None else (self.dropped_job, *self.also_dropped)
 
     @property
     def goes_on(self) -> bool:
-        """Whether all that the partition held stays: files are added, and none taken out."""
+        """True if all former files of the partition stay: the job only adds files."""
         return not (self.replace or self.dropped_job)
 
     @property
     def settles_alone(self) -> bool:
-        """Whether the job settles a conflict over the partition by changing none of its rows."""
+        """True if the job settles a conflict over the partition and changes none of its rows."""
         return self.settles and self.goes_on and not self.sums.files
 
     @property
     def leaves_rows(self) -> bool:
-        """Tell whether the job left the partition's rows as they were: it wrote them again, as a
+        """True if the partition's rows are the same after the job: it rewrote them, as a
         compaction does, or only settled a conflict over them."""
         return self.settles_alone or (bool(self.merged) and self.row_changes is None)
 

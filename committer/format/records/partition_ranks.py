@@ -1,4 +1,4 @@
-"""Ranks of a partition: of the newest run that has rows there, and of the last to replace it."""
+"""Ranks of a partition: of the newest run with rows there, and of the run that replaced it last."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _read_all(said: Any) -> RunRanks | None:
     return None if said is None else RunRanks.parse(str(said))
 
 
-#: A rank in a record, if there is one.
+#: Type of a rank in a record; ``None``: no rank.
 Rank = Annotated[RunRank | None, LEFT_OUT, Converted(_write, _read)]
-#: Ranks by partition in a record, if there are any.
+#: Type of ranks by partition in a record; ``None``: no ranks.
 Ranks = Annotated[RunRanks | None, LEFT_OUT, Converted(_write_all, _read_all)]
 
 
@@ -36,10 +36,11 @@ Ranks = Annotated[RunRanks | None, LEFT_OUT, Converted(_write_all, _read_all)]
 class PartitionRanks:
     """Ranks of the runs that have rows in a partition.
 
-    :param newest: the rank of the newest one; ``None``: of no run that has one.
-    :param replaced: the rank of the run that has replaced it last; ``None``: none has.
-    :param settled: the runs of the last conflict over it that was settled, until another run than
-        the one that stands replaces it.
+    :param newest: the rank of the newest of them; ``None``: no run with a rank has rows there.
+    :param replaced: the rank of the run that replaced the partition last; ``None``: no run with a
+        rank has.
+    :param settled: the runs of the last conflict over the partition that was settled. It ends when
+        a run other than the one that stands replaces the partition.
     """
 
     newest: Rank = None
@@ -47,11 +48,12 @@ class PartitionRanks:
     settled: Annotated[SettledRuns | None, LEFT_OUT] = None
 
     def after(self, rank: RunRank | None, replaces: bool, run: str | None = None) -> PartitionRanks:
-        """Return the ranks that the partition has once a job has written.
+        """Return the ranks that the partition has after a job has written it.
 
-        :param rank: of its run; ``None`` of a job that only writes again what is there.
-        :param replaces: whether all that was there goes.
-        :param run: the run's key, if it has one: what was settled for it stands as it loads again.
+        :param rank: the rank of its run; ``None`` for a job that only rewrites existing rows.
+        :param replaces: the job removes all rows that were there.
+        :param run: the run's key, if it has one. A settlement in favour of this run stays when the
+            run loads again.
         """
         if rank is None:
             return self
@@ -67,22 +69,24 @@ class PartitionRanks:
     def after_settling(
         self, rank: RunRank | None, replaces: bool, settling: Settling
     ) -> PartitionRanks:
-        """Return the ranks that the partition has once a job has settled a conflict over it.
+        """Return the ranks that the partition has after a job has settled a conflict over it.
 
-        :param rank: of the job's run; ``None``: it has none of its own.
+        :param rank: the rank of the job's run; ``None``: it has none of its own.
         """
         ranks = [it for it in (settling.rank, rank) if it is not None]
         highest = newest_of(*ranks) if ranks else None
         return replace(self.after(highest, replaces), settled=settling.runs)
 
     def against(self, replaces: bool) -> RunRank | None:
-        """Return the rank that a run is compared with: a replace takes the place of all rows, an
-        append conflicts with a replace alone."""
+        """Return the rank that a run is compared with.
+
+        A replace removes all rows, so it is compared with the newest run. An append conflicts with
+        replaces only, so it is compared with the run that replaced the partition last.
+        """
         return self.newest if replaces else self.replaced
 
     def has_lost(self, run: str | None) -> bool:
-        """Tell whether a run gave way to another one as a conflict over the partition was
-        settled."""
+        """Return whether the last settlement of a conflict here decided against a run."""
         return self.settled is not None and run in self.settled.losers
 
     def supersede(
@@ -92,23 +96,27 @@ class PartitionRanks:
         run: str | None = None,
         where: str = "that are there",
     ) -> bool:
-        """Tell whether a newer run has written what a run would replace or add to. Appends never
-        supersede appends, and nothing that was settled for a run supersedes it.
+        """Return whether a newer run has written what a run would replace or add to.
 
+        Appends never supersede appends. A run in whose favour a conflict was settled is not
+        superseded.
+
+        :param rank: the run's rank. A run without one is superseded by any rank that it is
+            compared with.
         :param run: the run's key, if it has one.
-        :param where: says where the rows are, for the error.
-        :raises InvalidInputError: ranks of two kinds.
+        :param where: the place of the rows, for the error.
+        :raises InvalidInputError: the ranks are of two kinds.
         """
         if self.settled is not None and run is not None and self.settled.stands == run:
             return False
         theirs = self.against(replaces)
         if rank is not None:
-            # Also for an append beside appends: no replace could be compared with both.
+            # Also for an append to appended rows: a later replace could not be compared with both.
             rank.check_kind(self.newest, where)
         if theirs is None or rank is None:
             return theirs is not None
         return not rank.is_newer_than(theirs) and rank != theirs
 
 
-#: Of a partition that no run with a rank has written.
+#: Ranks of a partition that no run with a rank has written.
 NO_RANKS = PartitionRanks()

@@ -1,4 +1,4 @@
-"""Pending files: bytes in the store of which nothing is visible yet, and what a task reports."""
+"""Pending files, which are not visible to readers yet, and the task results that name them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from .marks import ENCLOSING, LEFT_OUT, Count
 
 @dataclass(frozen=True)
 class PendingFile:
-    """A multipart upload whose parts are all there and which is not completed; or, in a Delta
-    table, an object that its task has written whole where nobody looks for it.
+    """A file that its task has written, not yet visible to readers.
+
+    It is a multipart upload with all its parts, which is not completed yet. In a Delta table it is
+    a whole object that no entry of the log names yet.
 
     :param key: whole key in the bucket.
     :param partition: Hive-escaped partition path, or :data:`.layout.UNPARTITIONED`.
-    :param upload_id: the store's id of the upload; ``""`` of an object.
-    :param etags: ETags of parts 1…n, without quotes; that of the object, as its writer was told.
+    :param upload_id: the store's id of the upload; ``""`` for a whole object.
+    :param etags: ETags of parts 1…n, without quotes; for a whole object its ETag, from the answer
+        to its PUT.
     :param size: bytes of the finished object.
     :param rows: rows in the file.
     :param checksum: ``sha256:<hex>`` of the finished object's bytes.
@@ -37,20 +40,20 @@ class PendingFile:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is to be completed."""
+        """True for a whole object: there is no upload to complete."""
         return not self.upload_id
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What one successful task attempt hands to the driver.
+    """The result that one successful task attempt sends to the driver.
 
-    :param job: the job's id; a foreign one is refused before the decision.
+    :param job: the job's id; a result with another job's id is refused before the decision.
     :param task: the task's number, 0…n-1.
     :param attempt: the attempt, unique among the task's attempts.
-    :param files: the pending files this attempt left; empty for a task without rows.
-    :param retries: requests that its process had to send again meanwhile.
-    :param left_out: rows of partitions that a plan has left out.
+    :param files: the pending files of this attempt; empty for a task without rows.
+    :param retries: number of requests that its process sent again during the attempt.
+    :param left_out: number of rows that were not written, since a plan left out their partitions.
     """
 
     job: str

@@ -1,8 +1,9 @@
-"""Conflicts of runs over a partition, and what settles them, as they are on record beside a table.
+"""Conflicts of runs over a partition, and their settlements: the record beside a table.
 
-A *conflict* is rows of a run that another run's commit removed, or a run that gave way to another,
-where the two overlapped, the older one came later, or their tasks differ, and no policy decided.
-Attempts of one run, appends, and jobs that write again what is there are none.
+Two runs *conflict* if one's commit removed rows of the other, or one gave way to the other, and a
+:class:`ConflictCause` applies: they overlapped, the older one came later, their ranks are of two
+kinds, or their tasks differ. It is no conflict if a policy decided. Attempts of one run, appends,
+and jobs that rewrite existing rows do not conflict.
 """
 
 from __future__ import annotations
@@ -20,51 +21,52 @@ from .marks import LEFT_OUT, Count, JobId, Moment
 from .partition_ranks import Rank, newest_of
 
 _KIND = "conflicts"
-#: What runs of Dagster call their application: their task is an asset, in whichever job.
+#: Application name of Dagster's runs. Their task is an asset, which any of Dagster's jobs may load.
 _DAGSTER = "dagster"
 
 
 class ConflictCause(StrEnum):
-    """Why two runs that met are a conflict, the plainest first."""
+    """Cause of a conflict of two runs, the clearest first."""
 
-    #: The one committed while the other one was at work.
+    #: One committed while the other one was at work.
     OVERLAPPED = "overlapped"
-    #: The older run came later.
+    #: The older run committed later.
     OLDER_CAME_LATER = "the older came later"
-    #: Nobody can tell which is newer: one rank is a time, the other one a number.
+    #: It cannot be decided which is newer: one rank is a time, the other one a number.
     RANKS_DIFFER = "ranks of two kinds"
     #: Two tasks load one partition.
     TASKS_DIFFER = "the tasks differ"
 
 
 class SettledBy(StrEnum):
-    """How a conflict was settled."""
+    """Means by which a conflict was settled."""
 
-    #: The rows of the run that stands were brought back.
+    #: The rows of the run that stands were restored.
     RESTORE = "restore"
     #: The run that stands was made again.
     RERUN = "rerun"
-    #: The rows of the run that stands were there.
+    #: The rows of the run that stands were visible already.
     KEPT = "kept"
-    #: ``on_conflict=newest_run``, as the runs met.
+    #: The policy ``on_conflict=newest_run`` decided when the runs met.
     POLICY = "policy"
-    #: A later run replaced the rows, newer than all and of the same task.
+    #: A later run replaced the rows. It is newer than all of the conflict and of the same task.
     LATER_RUN = "later run"
 
 
 @dataclass(frozen=True)
 class ConflictingRun:
-    """A run of a conflict.
+    """One of the runs of a conflict.
 
-    :param key: its idempotency key; of one without, its job.
+    :param key: its idempotency key; without one, its job's id.
     :param job: the job that it committed last, or that gave way; with Hadoop's committers the
-        attempt's UUID; ``""``: it gave way before it had one.
-    :param at: when that was decided, or put on record, by the store's clock.
-    :param rank: how new it is; ``None``: not on record.
-    :param rows: that the job wrote to the partition; ``None``: nobody counted them, or it gave way.
-    :param is_visible: whether readers see rows of it.
-    :param gave_way: it wrote nothing to the partition for another run's sake, and ``message`` says
-        so.
+        attempt's UUID; ``""``: it gave way before it had a job.
+    :param at: when that job was decided, or its giving way was recorded, by the store's clock.
+    :param rank: the run's rank; ``None``: not on record.
+    :param rows: number of rows that the job wrote to the partition; ``None``: not counted, or the
+        run gave way.
+    :param is_visible: readers see rows of the run.
+    :param gave_way: the run wrote nothing to the partition, in favour of another run; ``message``
+        is its error.
     """
 
     key: str
@@ -79,7 +81,7 @@ class ConflictingRun:
 
     @property
     def task(self) -> tuple[str, str]:
-        """The DAG and the task of the run; outside Airflow the application."""
+        """DAG and task of the run; outside Airflow its application."""
         owner = self.owner
         if owner.dag_id is None:
             return (owner.application or "", "")
@@ -87,11 +89,11 @@ class ConflictingRun:
 
     @property
     def attempt(self) -> int | None:
-        """The number of the attempt that wrote last, or gave way."""
+        """Number of the attempt that wrote last, or gave way."""
         return self.owner.try_number
 
     def is_named(self, word: str) -> bool:
-        """Tell whether a user's word means this run's DAG, task, application or asset."""
+        """Return whether a user's word names this run's DAG, task, application or asset."""
         dag, task = self.task
         is_asset = self.owner.application == _DAGSTER and word == task
         return is_asset or (word in (dag, f"{dag}.{task}") if task else word == dag)
@@ -105,17 +107,18 @@ class ConflictingRun:
 
 @dataclass(frozen=True)
 class Settlement:
-    """What was decided about a conflict.
+    """A settlement of a conflict, or an attempt at one that failed.
 
     :param stands: the key of the run whose rows are to be visible.
-    :param losers: the keys of the others.
-    :param rank: the greatest of the conflict, which the partition has since; ``None``: not known.
-    :param by: who decided: a DAG's task, or a program.
-    :param policy: by which policy, as the user gave it.
-    :param at: when it was put on record, by the store's clock; 0: it is not.
-    :param job: the job that made it so; ``None``: nothing was to be done, or nothing is done yet.
-    :param error: why it is not settled, though somebody tried.
-    :param version: which version of the DAG or program ran; ``None``: not known.
+    :param losers: the keys of the other runs.
+    :param rank: the highest rank of the conflict, which the partition has since; ``None``: not
+        known.
+    :param by: the task of a DAG, or the program, that decided.
+    :param policy: the policy that decided, as the user gave it.
+    :param at: when it was recorded, by the store's clock; 0: it is not on record.
+    :param job: the job that carried it out; ``None``: no job was needed, or none has run yet.
+    :param error: why the attempt to settle it failed; empty: it did not fail.
+    :param version: the version of the DAG or program that ran; ``None``: not known.
     """
 
     stands: str
@@ -134,12 +137,12 @@ class Settlement:
 class RunConflict:
     """Runs that conflict over a partition.
 
-    :param runs: the oldest first.
-    :param cause: the plainest of all.
-    :param found_at: when a look found it, by the store's clock.
-    :param version: the partition's version that the look saw, which a settlement goes by; 0 with
-        Hadoop's committers.
-    :param settlement: the last one that was tried; ``None``: none was.
+    :param runs: its runs, oldest first.
+    :param cause: the clearest of its causes.
+    :param found_at: when a search found it, by the store's clock.
+    :param version: the partition's version at that search. A settlement is refused if it has moved.
+        0 with Hadoop's committers.
+    :param settlement: the last settlement that was tried; ``None``: none was.
     """
 
     partition: str
@@ -151,35 +154,38 @@ class RunConflict:
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether somebody has decided it, and the partition is as it was decided."""
+        """True if the last settlement of the conflict did not fail."""
         return self.settlement is not None and not self.settlement.error
 
     @property
     def name(self) -> str:
-        """The partition, in words."""
+        """Partition's name for messages; ``the table`` if the table is unpartitioned."""
         return "the table" if self.partition == UNPARTITIONED else self.partition
 
     def highest_rank(self, winner: ConflictingRun) -> RunRank | None:
-        """Return the rank that the partition has once a run stands: the greatest of all that
-        compare with its own; ``None``: no run has one."""
+        """Return the rank that the partition has once ``winner`` stands.
+
+        It is the highest of the ranks that are of the winner's kind (if it has no rank, of the
+        oldest ranked run's kind); ``None``: no run has a rank.
+        """
         ranks = [it.rank for it in (winner, *self.runs) if it.rank is not None]
         return newest_of(ranks[0], *ranks) if ranks else None
 
     @property
     def visible(self) -> tuple[ConflictingRun, ...]:
-        """The runs whose rows readers see."""
+        """Runs whose rows readers see."""
         return tuple(it for it in self.runs if it.is_visible)
 
     def __str__(self) -> str:
-        """Say in a sentence which runs conflict, and what is visible."""
+        """Name in a sentence the runs that conflict, and those with visible rows."""
         said = [f"{it}{' (gave way)' if it.gave_way else ''}" for it in self.runs]
         seen = first_few([str(it) for it in self.visible]) or "none of them"
         return f"Runs conflict ({self.cause}): {first_few(said)}; visible: {seen}."
 
     def check_kinds(self) -> None:
-        """See that the ranks of its runs compare.
+        """Check that the ranks of its runs can be compared.
 
-        :raises InvalidInputError: one is a time, and another one a number.
+        :raises InvalidInputError: one rank is a time, and another one is a number.
         """
         kinds = {it.rank.kind: it for it in self.runs if it.rank is not None}
         if len(kinds) > 1:
@@ -194,26 +200,27 @@ class RunConflict:
             )
 
     def run(self, key: str) -> ConflictingRun | None:
-        """Return the run of a key; ``None``: it is none of these."""
+        """Return the conflict's run with that key; ``None``: not found."""
         return next((it for it in self.runs if it.key == key), None)
 
     def settled(self, settlement: Settlement) -> RunConflict:
-        """Return the conflict with what was decided about it."""
+        """Return the conflict with a settlement."""
         return replace(self, settlement=settlement)
 
 
 @dataclass(frozen=True)
 class ConflictRecord:
-    """What the looks at a table have found so far.
+    """The results of all searches of a table for conflicts, and the point at which the last ended.
 
-    :param looked_at: when the last look began, by the store's clock; 0: nobody has looked.
-    :param mark: jobs that began before are known, but those that ``waiting`` names.
-    :param known: jobs that began since, whose decisions were read.
-    :param waiting: jobs that began before and had not decided, or could not be read.
-    :param open: conflicts that nobody has settled, one for each partition.
-    :param settled: those that were settled lately, the oldest first.
-    :param log_version: of a table with a log, the version that the last look has read, and
-        ``log_table`` the id of that table.
+    :param looked_at: when the last search began, by the store's clock; 0: there was none.
+    :param mark: all jobs that began before this time were read, except those in ``waiting``.
+    :param known: jobs that began later and whose decisions were read.
+    :param waiting: jobs that began before and had not decided, or whose decisions could not be
+        read.
+    :param open: unsettled conflicts, one for each partition.
+    :param settled: conflicts that were settled lately, oldest first.
+    :param log_version: for a table with a log, the version that the last search has read;
+        ``log_table`` is the id of that table.
     """
 
     write_id: str
@@ -231,5 +238,8 @@ class ConflictRecord:
 
     @staticmethod
     def decode(body: bytes, key: str) -> ConflictRecord:
-        """:raises RecordDamagedError: it cannot be read."""
+        """Parse the record of conflicts.
+
+        :raises RecordDamagedError: it cannot be read.
+        """
         return decode(body, _KIND, key).read(ConflictRecord)

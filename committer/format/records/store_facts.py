@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from ...errors import StoreUnfitError
 from ..layout import TableRoot
 
-#: A fact that a store kept when the table was made, and what follows where it does not any more.
+#: By fact: what follows if the store had it when the table was made, and no longer has it.
 _LOST = {
     "atomic": "conditional writes are carried out in two steps: two writers may both win",
     "conditional_put": "conditions of PUT are not kept, as on some stores once the bucket is "
@@ -20,7 +20,7 @@ _LOST = {
     "uploads_listed": "listings do not show uploads: what killed tasks left cannot be found",
 }
 _RESURRECTS = "a second Complete brings a removed file back: appliers that do not look may do so"
-#: Stores that keep conditional writes in one step, by a word of their Server header.
+#: Stores that check and carry out conditional writes in one step, by a word of their Server header.
 _COORDINATING = {
     "amazons3": "AWS S3",
     "cloudflare": "Cloudflare R2",
@@ -32,9 +32,9 @@ _COORDINATING = {
 
 
 def other_stores(server: str) -> str:
-    """Stores by which writers notice each other, for a remedy: none is the one at hand.
+    """Name stores on which writers notice each other, for an error's remedy.
 
-    :param server: what that one calls itself.
+    :param server: the name of the store at hand, which is not among them.
     """
     *names, last = (name for word, name in _COORDINATING.items() if word not in server.lower())
     return f"{', '.join(names)} or {last}"
@@ -42,12 +42,12 @@ def other_stores(server: str) -> str:
 
 @dataclass(frozen=True)
 class StoreFacts:
-    """What the probe found.
+    """The facts about a store that the probe found.
 
     :param server: the name the store gives itself.
-    :param atomic: conditional writes are not known to be checked and written in two steps.
-    :param conditional_put: If-None-Match and If-Match of PUT are kept, at least where nobody races.
-    :param conditional_delete: the ETag of a DELETE is kept.
+    :param atomic: the store is not known to check and carry out a conditional write in two steps.
+    :param conditional_put: PUT obeys If-None-Match and If-Match, at least without a race.
+    :param conditional_delete: DELETE obeys the ETag given with it: an object with another stays.
     :param uploads_by_prefix: a listing of uploads by prefix shows them.
     :param uploads_listed: a listing of the whole bucket's uploads shows them.
     :param complete_resurrects: a second Complete of an upload writes a deleted object again.
@@ -62,7 +62,7 @@ class StoreFacts:
     complete_resurrects: bool = False
 
     def weaker(self, other: StoreFacts) -> StoreFacts:
-        """What is promised by both: of a store that was looked at twice."""
+        """Combine two probes of one store: a fact counts if both of them found it."""
         kept = {
             field.name: getattr(self, field.name) and getattr(other, field.name)
             for field in fields(self)
@@ -72,7 +72,10 @@ class StoreFacts:
         return replace(other, complete_resurrects=resurrects, **kept)
 
     def lost(self, now: StoreFacts) -> Mapping[str, str]:
-        """What was promised and is not any more: by fact, what follows."""
+        """Return the facts that the store had and no longer has, each with its consequence.
+
+        :param now: the facts that a later probe found.
+        """
         changed = {
             name: follows
             for name, follows in _LOST.items()
@@ -99,7 +102,7 @@ class StoreFacts:
     def require_coordination(self, root: TableRoot) -> None:
         """Refuse a store that cannot coordinate writers at all.
 
-        :raises StoreUnfitError: conditional writes are not kept.
+        :raises StoreUnfitError: PUT does not obey conditions.
         """
         if not self.conditional_put:
             raise StoreUnfitError(

@@ -2,7 +2,7 @@
 
 The format is that of ``org.apache.hadoop.fs.s3a.commit.files.SuccessData`` (version 1), which
 ignores members it does not know; Hadoop's own loader reads these markers. One more member,
-``manifest``, says which decision the marker stands for.
+``manifest``, names the decision that the marker stands for.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FILENAMES_LIMIT = 100
 
 @dataclass(frozen=True)
 class ManifestReference:
-    """Which decision a marker stands for, and what it did.
+    """Reference from a marker to its job's decision, with the decision's figures.
 
-    :param decision: the decision's key; ``etag`` its ETag.
-    :param files: files, bytes and rows that the job added where the marker lies: to its
-        partition, or to all for the table's marker.
-    :param versions: version by partition since the job.
-    :param decided_at: seconds since the epoch, by the store's clock.
+    :param decision: the decision's key; ``etag`` is its ETag.
+    :param files: like ``bytes`` and ``rows``, what the job added: to the marker's partition, or
+        for the table's marker to all partitions.
+    :param versions: by partition, the version that the job made.
+    :param decided_at: Unix seconds, by the store's clock.
     :param owner: who ran the job.
     :param idempotency_key: the run's key.
     """
@@ -57,11 +57,11 @@ class ManifestReference:
 
 @dataclass(frozen=True)
 class SuccessMarker:
-    """A marker as it was read, ours or one of Hadoop's committers.
+    """A ``_SUCCESS`` marker that was read: this package's, or one of Hadoop's committers.
 
-    :param job: the committer's job id; ours is ``zr1-…``.
+    :param job: the committer's job id; this package's begin with ``zr1-``.
     :param committer: ``zero_rename``, ``magic``, ``directory``, ``partitioned`` …
-    :param timestamp_ms: when it was made, by the clock of the host that made it.
+    :param timestamp_ms: when it was made, by the clock of the host that made it; Unix milliseconds.
     :param filenames: at most 100 keys, each with a leading slash.
     :param manifest: ``None`` in Hadoop's own markers.
     """
@@ -76,7 +76,7 @@ class SuccessMarker:
 
     @staticmethod
     def parse(body: bytes, key: str) -> SuccessMarker:
-        """Read a marker's bytes.
+        """Parse a marker's bytes.
 
         :raises RecordDamagedError: empty (the classic committer's), or not SuccessData.
         """
@@ -99,7 +99,7 @@ class SuccessMarker:
 
     @staticmethod
     def parse_or_none(body: bytes) -> SuccessMarker | None:
-        """Like :meth:`parse`, with ``None`` for what is no SuccessData."""
+        """Parse a marker's bytes, like :meth:`parse`; ``None`` if they are not SuccessData."""
         try:
             return SuccessMarker.parse(body, "")
         except RecordDamagedError:
@@ -113,7 +113,7 @@ def _damaged(key: str, what: str, field: str = "") -> RecordDamagedError:
 
 
 def marker_write_id(body: bytes) -> str | None:
-    """The write id in a marker of ours."""
+    """Return the write id in a marker of this package."""
     return write_id_of(body, "manifest")
 
 
@@ -124,12 +124,13 @@ def success_data(
     counters: Mapping[str, int] | None = None,
     **more: Any,
 ) -> bytes:
-    """A marker's bytes with every member of Hadoop's SuccessData, version 1.
+    """Return a marker's bytes, with every member of Hadoop's SuccessData, version 1.
 
-    :param head: who wrote it: hostname, committer, description, jobId, jobIdSource, diagnostics.
-    :param at: seconds since the epoch.
-    :param keys: of the job's files; the first 100 are named.
-    :param counters: of its I/O statistics.
+    :param head: members about the writer: hostname, committer, description, jobId, jobIdSource,
+        diagnostics.
+    :param at: Unix seconds.
+    :param keys: keys of the job's files; the marker lists the first 100.
+    :param counters: counters of its I/O statistics.
     :param more: other members.
     """
     kinds = ("gauges", "minimums", "maximums", "meanstatistics")

@@ -1,4 +1,4 @@
-"""``table.json``: what a table is, for every writer and reader."""
+"""``table.json``: the record of a table that every writer and reader reads."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .store_facts import StoreFacts
 class Evolution:
     """A change of a table's columns that a job is about to commit.
 
-    :param schema: what the table's columns are as soon as ``job`` is committed.
-    :param overwrites: these take the place of the former ones, and ``job`` that of all rows.
+    :param schema: the table's columns as soon as ``job`` is committed.
+    :param overwrites: these columns replace the former ones, and ``job`` replaces all rows.
     """
 
     job: JobId
@@ -31,23 +31,24 @@ class Evolution:
 
 @dataclass(frozen=True)
 class TableRecord:
-    """A table's layout, schema and coordination, and what the store's probe found.
+    """A table's layout, schema and coordination, and the facts that the probe of its store found.
 
     :param schema: all columns, partition columns included.
-    :param first: the job that made the table: until that job is committed this record does not
-        count. ``None`` once it is known to be.
-    :param instead: the text of the record that this one was written over, that of a failed first
-        job of a version before: it stands again where ``first`` is aborted.
-    :param unadopted: there were files before the table: a partition whose head has moved at no
-        time holds what a listing shows.
-    :param adopting: an adoption has taken ``unadopted`` out and has yet to look for what came
-        before that. Where it died, whoever comes by puts ``unadopted`` back.
-    :param schema_version: how many times the columns have changed.
-    :param overwritten: the ``schema_version`` at which columns last took the place of others: no
-        file is of an earlier one. 0 if none ever did.
-    :param encryption: by the store, of all that is written for the table; ``None``: the bucket's.
-    :param evolution: the next change; it counts as soon as its job is committed, and is as if it
-        were not there until then and after its abort.
+    :param first: the job that made the table. The record does not count until that job is
+        committed. ``None`` once the job is known to be committed.
+    :param instead: the text of the record that this one replaced, which a failed first job of an
+        earlier version of this package left. It counts again if ``first`` is aborted.
+    :param unadopted: there were files before the table: a partition whose head has never moved
+        holds the files that a listing shows.
+    :param adopting: an adoption has cleared ``unadopted`` and has yet to look for files that came
+        before that. If the adoption dies, the next process that notices sets ``unadopted`` again.
+    :param schema_version: the number of times that the columns have changed.
+    :param overwritten: the ``schema_version`` at which new columns last replaced the former ones:
+        no file is of an earlier version. 0: they never did.
+    :param encryption: the store's encryption of all that is written for the table; ``None``: the
+        bucket's default.
+    :param evolution: the next change of the columns. It counts once its job is committed; before
+        that, and if the job is aborted, it is ignored.
     """
 
     write_id: str
@@ -65,7 +66,7 @@ class TableRecord:
     encryption: Annotated[Encryption | None, LEFT_OUT] = None
 
     def evolved(self) -> TableRecord:
-        """The record once the job of its evolution is committed."""
+        """Return the record as it is after the job of its evolution is committed."""
         if self.evolution is None:
             return self
         version = self.schema_version + 1

@@ -1,12 +1,12 @@
 """Typed JSON: frozen dataclasses from and to JSON objects, as their type hints describe them.
 
 A hint is ``str``, ``int``, ``bool``, ``float``, a ``StrEnum``, a dataclass, ``X | None``,
-``tuple[X, ...]``, ``Mapping[str, X]`` or, for what is only kept, ``Mapping[str, Any]``; what it
-cannot say, one of the :mod:`.marks` says. Reading is strict: no value is made to fit, but an
-integer where a float is meant. Members that no field asks for are passed over.
+``tuple[X, ...]``, ``Mapping[str, X]`` or, for JSON that is kept without being interpreted,
+``Mapping[str, Any]``. The :mod:`.marks` add what a hint cannot say. Reading is strict: no value is
+converted, except an integer where the hint is ``float``. Members without a field are ignored.
 
-No library does this, since the records are the core and the core travels to Spark executors as a
-zip of Python files beside boto3 and pyarrow: see ``docs/dependencies.md``.
+No library does this: the records are part of the core, and the core travels to Spark executors as a
+zip of Python files beside boto3 and pyarrow. See ``docs/dependencies.md``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 from .marks import DEFAULTED, ENCLOSING, LEFT_OUT, Checked, Converted, Named
 
-#: How deep arrays and objects may lie in what is only kept.
+#: Deepest nesting of arrays and objects in JSON that is kept without being interpreted.
 _DEEPEST = 32
-#: No number of things in a store is greater, and every reader of JSON holds it exactly.
+#: Greatest integer. No count or size in a store reaches it, and every JSON reader holds it exactly.
 _GREATEST = 2**53
 T = TypeVar("T")
 
 
 class Unfit(Exception):
-    """A JSON value is not what its hint says.
+    """Error for a JSON value that does not match its type hint.
 
     :param what: a predicate: ``is missing``.
     :param path: the member, dotted and with indices; ``""`` for the value itself.
@@ -41,27 +41,28 @@ class Unfit(Exception):
         self.path = path
 
     def lies_in(self, name: str) -> None:
-        """Say which member or index of the value around it the path begins with."""
+        """Put the member's name, or the index in brackets, of the enclosing value before the
+        path."""
         dot = "." if self.path and not self.path.startswith("[") else ""
         self.path = f"{name}{dot}{self.path}"
 
 
 def from_members(kind: type[T], members: Any) -> T:
-    """A dataclass from a JSON object.
+    """Build a dataclass from a JSON object.
 
-    :raises Unfit: the JSON is not what the dataclass describes.
+    :raises Unfit: the JSON does not match the dataclass's type hints.
     """
     return _form(kind).read(members, {})
 
 
 def to_members(record: Any) -> dict[str, Any]:
-    """A dataclass's JSON object: the inverse of :func:`from_members`."""
+    """Return the JSON object of a dataclass: the inverse of :func:`from_members`."""
     return _form(type(record)).write(record)
 
 
 @dataclass(frozen=True)
 class _Form:
-    """How values of one hint are read and written.
+    """Reader and writer of the values of one type hint.
 
     :param read: takes the JSON value and the fields of the enclosing record read so far.
     """
@@ -143,7 +144,7 @@ def _choice(kind: type[StrEnum]) -> _Form:
     return _Form(read, lambda value: value.value)
 
 
-# What is put together
+# Compound types
 
 
 def _optional(hint: Any) -> _Form:
@@ -226,7 +227,7 @@ def _object(name: Any, kind: Any) -> _Form:
 
 
 def _kept(value: Any, _: Any, deep: int = 1) -> Any:
-    """Any JSON value that can be written again."""
+    """Check any JSON value and return it as it can be written again."""
     if deep > _DEEPEST:
         raise Unfit(f"is nested more than {_DEEPEST} deep")
     if isinstance(value, dict):
@@ -242,9 +243,10 @@ def _kept(value: Any, _: Any, deep: int = 1) -> Any:
 class _Member:
     """One field of a dataclass.
 
-    :param name: the JSON member's; ``""`` for a field whose value is the enclosing record's.
-    :param may_lack: whether the member may be missing, for the field's default.
-    :param left_out: whether ``default`` is not written.
+    :param name: the JSON member's name; ``""`` for a field that takes its value from the enclosing
+        record.
+    :param may_lack: the member may be missing or null; the field then has its default.
+    :param left_out: the member is not written while the field has its ``default``.
     """
 
     field: str
@@ -271,7 +273,7 @@ class _Member:
         )
 
     def read(self, members: Mapping[str, Any], found: dict[str, Any]) -> None:
-        """Put the field's value to those ``found``."""
+        """Read the field's value and add it to ``found``."""
         given = members.get(self.name)
         if given is None and not self.is_nullable:
             if self.may_lack:
