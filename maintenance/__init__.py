@@ -1,4 +1,4 @@
-"""Maintenance of destinations, whichever committer writes them: purge, and upkeep of all."""
+"""Maintenance of destinations of any committer: recovery, purge, verification, conflicts."""
 
 from .conflicts import ConflictOrder, find_at, resolve_by_restore
 from .destinations import Destination, destination_at, destinations_below, destinations_in

@@ -1,4 +1,4 @@
-"""Conflicts of runs at any destination, whichever committer wrote there, and a page about them."""
+"""Conflicts of runs at any destination: search, settlement, and a page about them."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
     from ..tables import DeltaTable
     from .destinations import Destination
 
-#: Conflicts that a report names at most; a table's record has all.
+#: The most conflicts that a report names; a table's record has all.
 MOST_CONFLICTS = 200
 
 
 @dataclass(frozen=True)
 class ConflictOrder:
-    """What maintenance does about conflicts.
+    """The instructions for maintenance about conflicts.
 
     :param policy: settle them by it, without a rerun; ``None``: only report them.
-    :param fails: a conflict that nobody has settled needs a person.
-    :param owner: who decides.
+    :param fails: a conflict that is not settled is a finding that needs action.
+    :param owner: recorded as the one that decides.
     """
 
     policy: SettlementPolicy | None = None
@@ -64,9 +64,9 @@ class ConflictOrder:
 
     @staticmethod
     def parse(given: object) -> ConflictOrder | None:
-        """Read an order: ``"report"``, ``"fail"``, a policy, or ``None``.
+        """Parse an order: ``"report"``, ``"fail"``, a policy, or ``None``.
 
-        :raises InvalidInputError: it is none of these.
+        :raises InvalidInputError: the order is invalid.
         """
         if given is None or given == "":
             return None
@@ -78,12 +78,12 @@ class ConflictOrder:
 def find_at(
     table: Table, place: Destination, seconds: float | None = None, remember: bool = True
 ) -> list[ConflictReport]:
-    """Find the conflicts at a destination: where one committer took over from another, of both. A
-    table whose writers do not notice each other is noted.
+    """Find the conflicts at a destination. If one committer took over from another there, find
+    those of both. A table whose writers do not notice each other yields a report with a note.
 
-    :param table: opened at the destination's root, whatever lies there.
-    :param seconds: look back so far; ``None``: since the last look.
-    :param remember: the next look goes on from this one.
+    :param table: opened at the destination's root; the kind does not matter.
+    :param seconds: search back so far; ``None``: since the last search.
+    :param remember: record the search, so that the next one continues from here.
     """
     found = []
     if place.is_table:
@@ -91,7 +91,7 @@ def find_at(
             found.append(table.conflicts(seconds, remember))
         except TableNotFoundError:
             pass  # Its first job has not committed.
-        except InvalidInputError as error:  # Of coordination none.
+        except InvalidInputError as error:  # The table has coordination=none.
             notes = (error.message,)
             found.append(ConflictReport(table.root.url, "", (), 0.0, 0.0, notes=notes))
     if place.is_s3a:
@@ -105,11 +105,12 @@ def find_at(
 def find_here(
     table: Table, seconds: float | None = None, remember: bool = True
 ) -> list[ConflictReport]:
-    """Find the conflicts at a destination of which it is not known who writes there, as
-    :func:`find_at`; none where it is no destination. At most ten requests where nothing has
-    happened in a table since the last look.
+    """Find the conflicts at a root if it is not known which committer writes there. There are none
+    if the root is not a destination. At most ten requests if nothing has happened in a table since
+    the last search.
 
-    :param table: opened at the destination's root, whatever lies there.
+    :param table: opened at the destination's root; the kind does not matter.
+    :param seconds: as for :func:`find_at`, like ``remember``.
     """
     runs = table.run(ListObjects(runs_prefix(table.root)))
     found = []
@@ -119,7 +120,7 @@ def find_here(
         found.append(table.run(find_s3a_conflicts(table.root, seconds, remember)))
     if found:
         return found
-    # A tree or a marker alone shows whose it is.
+    # Only a magic tree, a marker or a Delta log shows its kind.
     place = table.run(destination_at(table.root))
     return find_at(table, place, seconds, remember)
 
@@ -127,8 +128,8 @@ def find_here(
 def find_below(
     table: Table, get_table: Callable[[str], Table], seconds: float | None = None
 ) -> list[ConflictReport]:
-    """Find the conflicts where somebody names a folder: at the destination, or at all below a
-    directory. Where there is none, the report of the folder says so.
+    """Find the conflicts at a destination, or at all destinations below a directory. If there is no
+    destination, the report of the directory says so.
 
     :param get_table: opens a destination by its URL.
     """
@@ -146,13 +147,16 @@ def resolve_by_restore(
     apply: bool = False,
     owner: Owner | None = None,
 ) -> list[RunConflict]:
-    """Settle the conflicts at a destination without a rerun. A Delta table brings back the rows of
-    the run that is to stand, within its retention. Elsewhere only a run whose rows are visible can
-    stand. Where Hadoop's committers wrote, the ledger says then which runs have lost, until another
-    one replaces the partition. A conflict of this package's runs is left where a committer of
-    Hadoop's has written its partition since.
+    """Settle the conflicts at a destination without a rerun.
 
-    :raises InvalidInputError: no policy, no conflict on record over a partition, or nothing here.
+    In a Delta table this brings back the rows of the run that is to stand, within the table's
+    retention. Elsewhere only a run whose rows are visible can stand. Where Hadoop's committers
+    wrote, their ledger then says which runs have lost, until another run replaces the partition. A
+    conflict of this package's runs is not settled if one of Hadoop's committers has written its
+    partition since.
+
+    :raises InvalidInputError: the policy is invalid, a partition has no conflict on record, or
+        there is no destination.
     """
     chosen = SettlementPolicy.parse(policy)
     place = _destination(table)
@@ -166,12 +170,15 @@ def resolve_by_restore(
 
 
 def _own(table: Table, place: Destination) -> Table | DeltaTable:
-    """Open the table of this package at a destination, of whichever layout."""
+    """Open this package's table at a destination, of either layout."""
     return delta_at(table) if place.is_delta else table
 
 
 def _destination(table: Table) -> Destination:
-    """:raises InvalidInputError: it is none."""
+    """Return the destination at a table's root.
+
+    :raises InvalidInputError: there is none.
+    """
     place = table.run(destination_at(table.root))
     if not place.is_directory:
         return place
@@ -181,11 +188,11 @@ def _destination(table: Table) -> Destination:
 
 
 def stored_names(table: Table, partitions: Collection[str]) -> Collection[str]:
-    """Return partitions as a destination stores them: ``day=01`` of a column of numbers is
-    ``day=1``.
+    """Return partitions by the names under which a destination stores them: ``day=01`` of a numeric
+    column is ``day=1``.
 
-    :param table: opened at the destination's root, whatever lies there.
-    :raises InvalidInputError: one is no partition, or none that the table can have.
+    :param table: opened at the destination's root; the kind does not matter.
+    :raises InvalidInputError: a partition is invalid, or the table cannot have it.
     """
     place = table.run(destination_at(table.root))
     if place.is_table or place.is_delta:
@@ -196,10 +203,10 @@ def stored_names(table: Table, partitions: Collection[str]) -> Collection[str]:
 def _open_at(
     table: Table, place: Destination, partitions: Collection[str] | None
 ) -> list[tuple[str, RunConflict]]:
-    """Return the conflicts that nobody has settled, each with its committer: ``""``, or ``s3a``.
-    Where one committer took over from another, a partition may be on record with both.
+    """Return the conflicts that are not settled, each with its committer: ``""``, or ``s3a``. If
+    one committer took over from another, a partition may be on record with both.
 
-    :raises InvalidInputError: with none of them one is on record over a partition.
+    :raises InvalidInputError: a partition has a conflict on record with none of the committers.
     """
     is_there = {"": place.is_table or place.is_delta, S3A: place.is_s3a}
     committers = [name for name, it in is_there.items() if it]
@@ -221,9 +228,9 @@ def _open_at(
 def resolve_found(
     table: Table, found: ConflictReport, policy: SettlementPolicy, apply: bool, owner: Owner
 ) -> ConflictReport:
-    """Settle what a look has found, as :func:`resolve_by_restore`.
+    """Settle the conflicts that a search has found, like :func:`resolve_by_restore`.
 
-    :return: the report, with what has become of its conflicts.
+    :return: the report, with the outcome of each conflict.
     """
     left = found.unresolved
     if not left:
@@ -245,8 +252,8 @@ def _restore(
     apply: bool,
     owner: Owner | None,
 ) -> list[RunConflict]:
-    """Settle conflicts of this package's own runs without a rerun, but for partitions that a
-    committer of Hadoop's has written since."""
+    """Settle conflicts of this package's own runs without a rerun. Partitions that one of Hadoop's
+    committers has written since are refused."""
     refused, free = [], []
     for it in conflicts:
         try:
@@ -263,7 +270,7 @@ def _restore(
 def _noted(
     table: Table, committer: str, conflict: RunConflict, said: Settlement, apply: bool
 ) -> RunConflict:
-    """Return a conflict with what is decided about it, put on record where it is applied."""
+    """Return a conflict with its settlement; record the settlement if it is applied."""
     if not apply:
         return conflict.settled(said)
     return table.run(settle(_record_key(table, committer), conflict, said))
@@ -277,7 +284,7 @@ def _settle_kept(
     apply: bool,
     owner: Owner,
 ) -> RunConflict:
-    """Settle a conflict of runs with Hadoop's committers for the one whose rows are visible."""
+    """Settle a conflict between runs of Hadoop's committers for the run whose rows are visible."""
     said = Settlement("", (), None, owner, str(policy), SettledBy.KEPT)
     try:
         winner = _visible_winner(conflict, policy)
@@ -295,9 +302,9 @@ def _settle_kept(
 
 
 def _visible_winner(conflict: RunConflict, policy: SettlementPolicy) -> ConflictingRun:
-    """Choose the run that is to stand, whose rows have to be visible.
+    """Choose the run that is to stand and check that its rows are visible.
 
-    :raises InvalidInputError: the policy names none, or one whose rows are gone.
+    :raises InvalidInputError: the policy names no run, or one whose rows no longer exist.
     """
     winner = policy.winner(conflict)
     if [it.key for it in conflict.visible] != [winner.key]:
@@ -311,11 +318,11 @@ def _visible_winner(conflict: RunConflict, policy: SettlementPolicy) -> Conflict
 
 @dataclass(frozen=True)
 class ChosenRun:
-    """The run that is to stand, of a conflict that is to be settled by a rerun.
+    """A run that is to load its partition again, and so settle a conflict.
 
-    :param settlement: what is decided; with an error where it cannot be done.
-    :param owner: who runs that run; ``None``: the policy names none.
-    :param committer: with which the runs are on record: ``""``, or ``s3a`` for Hadoop's.
+    :param settlement: the decision, with an error if it cannot be carried out.
+    :param owner: the run's owner; ``None`` if the settlement has an error.
+    :param committer: the committer whose record has the runs: ``""``, or ``s3a`` for Hadoop's.
     """
 
     conflict: RunConflict
@@ -327,10 +334,11 @@ class ChosenRun:
 def choose_reruns(
     table: Table, policy: object, partitions: Collection[str] | None, owner: Owner
 ) -> list[ChosenRun]:
-    """Choose the runs that are to load partitions in conflict again: where one committer took over
-    from another, of both. Changes nothing.
+    """Choose the runs that are to load partitions in conflict again. If one committer took over
+    from another, choose from the runs of both. Changes nothing.
 
-    :raises InvalidInputError: no policy, no conflict on record over a partition, or nothing here.
+    :raises InvalidInputError: the policy is invalid, a partition has no conflict on record, or
+        there is no destination.
     """
     chosen, place = SettlementPolicy.parse(policy), _destination(table)
     made = [
@@ -346,7 +354,7 @@ def choose_reruns(
 
 
 def _refuse_contested(chosen: ChosenRun) -> ChosenRun:
-    """Refuse a run where another one is to stand by the record of the other committer."""
+    """Refuse a choice if another run is to stand by the other committer's record."""
     if chosen.settlement.error:
         return chosen
     error = InvalidInputError(
@@ -387,13 +395,15 @@ def _chosen(
 def _refuse_others_rows(
     table: Table, place: Destination, committer: str, conflict: RunConflict
 ) -> None:
-    """See that a partition has no rows of the committer in whose record the conflict is not: they
-    would go, or be taken for those of the run that is to stand. Nor may a run of it be at work
-    there; runs of this package's own see also that no committer of Hadoop's has loaded it since. No
-    request where one committer alone has written; else a LIST, the partition's state, and the
-    records of jobs.
+    """Refuse to settle a conflict if the other committer has rows in the partition: they would be
+    removed, or taken for those of the run that is to stand.
 
-    :raises InvalidInputError: there are some, or one has.
+    It is also refused while a run with the other committer is at work there; and a conflict of this
+    package's runs, if one of Hadoop's committers has loaded the partition since. No request if only
+    one committer has written; else a LIST, the partition's state, and the records of jobs.
+
+    :param committer: the committer whose record has the conflict.
+    :raises InvalidInputError: there are such rows, or there was such a load.
     :raises OtherJobError: a run with the other committer is at work there.
     """
     if not (place.is_table and place.is_s3a):
@@ -423,8 +433,8 @@ def _refuse_others_rows(
 def note_rerun(
     table: Table, committer: str, partition: str, settlement: Settlement
 ) -> RunConflict | None:
-    """Put on record what became of a conflict that was to be settled by a rerun. Returns the
-    conflict as it is on record then; ``None``: a look has forgotten it."""
+    """Record the outcome of a conflict that was to be settled by a rerun. Return the conflict with
+    what is on record then; ``None``: a search has dropped it from the record."""
     key = _record_key(table, committer)
     record = table.run(read_conflicts(key)).said
     for it in (*record.open, *reversed(record.settled)):
@@ -437,7 +447,8 @@ def note_rerun(
 
 
 def capped(report: ConflictReport) -> dict[str, Any]:
-    """Return a report as XCom takes it: conflicts that are not settled first."""
+    """Return a report as a dict for XCom, of limited size: conflicts that are not settled come
+    first."""
     ordered = (*report.unresolved, *(it for it in report.conflicts if it.is_settled))
     return {
         "table": report.table,
@@ -454,8 +465,8 @@ def capped(report: ConflictReport) -> dict[str, Any]:
 
 
 def not_settled(found: Sequence[ConflictReport]) -> str:
-    """Say what looks have found that nobody has settled: conflicts, and records of runs that could
-    not be read, since which conflicts these would show is not known; ``""``: all is settled."""
+    """Return a message about what is not settled; ``""``: all is. It names conflicts, and records
+    of runs that could not be read, since nothing shows whether those runs conflict."""
     conflicts = [f"{it.table}: {one}" for it in found for one in it.unresolved]
     unread = [f"{it.table}: {why}" for it in found for why in it.unread]
     said = []
@@ -473,7 +484,7 @@ def not_settled(found: Sequence[ConflictReport]) -> str:
 
 
 def as_members(conflict: RunConflict) -> dict[str, Any]:
-    """Return a conflict as JSON takes it."""
+    """Return a conflict as a dict for JSON."""
     runs = [
         {
             "run": it.key,
@@ -516,12 +527,12 @@ def as_members(conflict: RunConflict) -> dict[str, Any]:
 
 
 def decider(said: Settlement) -> str:
-    """Name who decided, for a report."""
+    """Return the name of the one that decided, for a report."""
     return str(ConflictingRun("", "", 0.0, said.by)) or "somebody"
 
 
 def conflicts_as_markdown(found: Sequence[ConflictReport], planned: bool = False) -> str:
-    """Write a page about the conflicts, those that nobody has settled first.
+    """Return a page about conflicts in Markdown. Those that are not settled come first.
 
     :param planned: nothing was done yet.
     """
@@ -536,7 +547,7 @@ def conflicts_as_markdown(found: Sequence[ConflictReport], planned: bool = False
 
 
 def conflict_lines(conflicts: Sequence[RunConflict], planned: bool) -> list[str]:
-    """Write conflicts as Markdown tables, one for each partition."""
+    """Return conflicts as Markdown tables, one for each partition."""
     lines = []
     for it in sorted(conflicts, key=lambda it: (it.is_settled, it.partition))[:MOST_CONFLICTS]:
         lines += [f"### {escaped(it.name)}: {outcome(it, planned)}", "", f"Cause: {it.cause}.", ""]
@@ -552,14 +563,14 @@ def conflict_lines(conflicts: Sequence[RunConflict], planned: bool) -> list[str]
 
 
 def became(run: ConflictingRun) -> str:
-    """Say what has become of a run's rows."""
+    """Return what became of a run's rows."""
     if run.is_visible:
         return "visible"
     return "gave way" if run.gave_way else "removed"
 
 
 def how_to_settle(url: str) -> str:
-    """Say what to do about conflicts of a table that nobody has settled."""
+    """Return advice about a table's conflicts that are not settled."""
     return (
         f"Say which run is to stand: zero-rename resolve {url} --policy newest_run --apply, or "
         "ResolveConflictsOperator; there are policies that name a DAG or a job, too."
@@ -567,7 +578,7 @@ def how_to_settle(url: str) -> str:
 
 
 def outcome(conflict: RunConflict, planned: bool = False) -> str:
-    """Say whether a conflict is settled, and by whom.
+    """Return whether a conflict is settled, for which run, and by what decision.
 
     :param planned: nothing was done yet.
     """

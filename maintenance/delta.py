@@ -1,6 +1,8 @@
-"""Maintenance of Delta tables: jobs are settled, what nothing needs is purged, a missed checkpoint
-is written, and the log is compared with what is there. Another engine's table is named, and only
-jobs of this package are settled there."""
+"""Maintenance of Delta tables: recovery, purge, and checkpoints that are due.
+
+In a table that another engine made, only jobs of this package are recovered, and the report says
+so.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from ..tables import DeltaTable
 if TYPE_CHECKING:
     pass
 
-#: Said of a table that another engine has made.
+#: The note about a table that another engine has made.
 OF_ANOTHER_ENGINE = (
     "another engine made this Delta table: its files, its checkpoints and its VACUUM are left to "
     "that engine"
@@ -24,8 +26,8 @@ _UNNAMED = "no state within the retention names it, and no open job may"
 
 
 def why_left(table: DeltaTable) -> str:
-    """Tell why a Delta table is left to another engine: empty where a job of this package has made
-    it, or where there is no table yet."""
+    """Return why a Delta table is left to another engine. Empty if a job of this package has made
+    it, or if there is no table yet."""
     try:
         return "" if table.was_made_here() else OF_ANOTHER_ENGINE
     except TableNotFoundError:
@@ -37,10 +39,10 @@ def why_left(table: DeltaTable) -> str:
 def settle_delta(
     table: DeltaTable, patience: float | None, jobs: Collection[str], apply: bool
 ) -> list[Recovered]:
-    """Settle the jobs of a Delta table, those named as dead first.
+    """Recover the jobs of a Delta table. Those that are named as dead come first.
 
-    Jobs there send no heartbeats, so that a short patience would take each for dead that is at
-    work: only 0 counts, which says that none is.
+    Jobs in a log send no heartbeats, so a short patience would take each job that is at work for
+    dead. Only 0 counts: it says that no job is at work.
     """
     silent_for = 0.0 if patience == 0 else None
     if not apply:
@@ -50,7 +52,7 @@ def settle_delta(
 
 
 def purge_delta(table: DeltaTable, records_older_than: float, apply: bool) -> Iterator[PurgeEntry]:
-    """Remove the files that nothing needs, and old records; of another engine's table nothing."""
+    """Remove files that nothing needs, and old records. Another engine's table is left as it is."""
     if why_left(table):
         return
     action = PurgeAction.REMOVED if apply else PurgeAction.WOULD_REMOVE
@@ -61,13 +63,14 @@ def purge_delta(table: DeltaTable, records_older_than: float, apply: bool) -> It
 
 
 def data_root_prefixes(table: DeltaTable) -> tuple[str, ...]:
-    """Return the prefixes of keys in a Delta table's data roots; none for a table of another
-    engine, which has no such roots."""
+    """Return the prefixes of keys in a Delta table's data roots; empty for another engine's
+    table."""
     return () if why_left(table) else table.data_root_prefixes
 
 
 def write_due_checkpoint(table: DeltaTable, apply: bool) -> dict[str, int]:
-    """Write the checkpoint that commits have missed, if any; return it as a count."""
+    """Write the checkpoint that commits have missed, if any. Return it as a count for the
+    report."""
     if not table.is_checkpoint_due():
         return {}
     if not apply:

@@ -1,5 +1,5 @@
-"""Destinations that maintenance meets: tables of this package, Delta tables, those of Hadoop's
-committers, and plain directories."""
+"""Destinations of maintenance: tables, Delta tables, outputs of Hadoop's committers,
+directories."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from ..committer.upkeep.upload_selection import UploadsPath
 from ..s3a.hadoop.job_traces import MAGIC_JOB, Marker, read_marker
 from ..s3a.runs.ledger import RUNS, runs_prefix
 
-#: What is said of a folder in which there is nothing to look after.
+#: The message about a folder in which there is nothing to maintain.
 NOTHING = "There is no table, and no destination of Hadoop's committers."
 _MARKER = "_SUCCESS"
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A folder, and who writes to it, as far as records, trees and marker show it.
+    """A folder and its writers, as records, magic trees and the marker show them.
 
-    :param is_table: this package's own committer, into directories.
-    :param is_s3a: one of Hadoop's S3A committers; both where one took over from the other.
+    :param is_table: this package's committer writes here, into directories.
+    :param is_s3a: one of Hadoop's S3A committers writes here; both are true if one took over from
+        the other.
     :param is_delta: a Delta table, of this package or of another engine.
-    :param others: the prefixes, each with a slash, of destinations in a directory that are looked
-        after by themselves.
+    :param others: the prefixes, each with a slash at its end, of destinations in a directory. Each
+        of them is maintained separately.
     """
 
     root: TableRoot
@@ -40,28 +41,27 @@ class Destination:
 
     @property
     def is_directory(self) -> bool:
-        """Tell whether nothing shows who writes here."""
+        """True if nothing shows which committer writes here."""
         return not (self.is_table or self.is_s3a or self.is_delta)
 
     @property
     def is_hadoops(self) -> bool:
-        """Tell whether Hadoop's committers alone write here: they leave no heads, and record no
-        inputs."""
+        """True if only Hadoop's committers write here: they leave no heads and record no inputs."""
         return self.is_s3a and not (self.is_table or self.is_delta)
 
     @property
     def kind(self) -> str:
-        """``table``, ``delta``, ``s3a``, two of these with ``and``, or ``directory``: nothing shows
-        who writes."""
+        """``table``, ``delta``, ``s3a``, or two of these joined by ``and``; ``directory`` if
+        nothing shows which committer writes here."""
         kinds = {"table": self.is_table, "delta": self.is_delta, "s3a": self.is_s3a}
         return " and ".join(name for name, it in kinds.items() if it) or "directory"
 
 
 def destination_at(root: TableRoot) -> Step[Destination]:
-    """Tell what a folder is: by six requests, and none that changes anything.
+    """Find out the kind of a folder, by six requests that change nothing.
 
-    It is Hadoop's where the ledger beside it names a run, where a magic tree lies in it, or where
-    its ``_SUCCESS`` is what an S3A committer writes.
+    It is a destination of Hadoop's committers if the ledger beside it names a run, if a magic tree
+    lies in it, or if an S3A committer has written its ``_SUCCESS``.
     """
     kind, runs, trees, marker = yield from All(
         (
@@ -81,8 +81,8 @@ def _made(root: TableRoot, kind: TableKind, is_s3a: bool) -> Destination:
 
 
 def destinations_in(root: TableRoot) -> Step[list[Destination]]:
-    """Tell what is to be looked after where somebody names a folder: a destination itself; or all
-    below a directory, and last what lies in none of them."""
+    """List what is to be maintained in a folder. This is the folder if it is a destination; else
+    all destinations below it, and last the folder itself, for uploads in none of them."""
     here = yield from destination_at(root)
     if not here.is_directory:
         return [here]
@@ -91,9 +91,8 @@ def destinations_in(root: TableRoot) -> Step[list[Destination]]:
 
 
 def destinations_of(path: UploadsPath) -> Step[list[Destination]]:
-    """Tell what is to be looked after in a folder or a whole bucket: as :func:`destinations_in`. Of
-    a bucket, what lies in no destination is looked after by its topmost folders, where uploads are
-    under way in them."""
+    """List what is to be maintained in a folder, like :func:`destinations_in`, or in a whole
+    bucket. In a bucket, uploads in none of the destinations are maintained by topmost folder."""
     if path.prefix:
         return (yield from destinations_in(TableRoot(path.bucket, path.prefix.rstrip("/"))))
     found = yield from destinations_below(path)
@@ -109,11 +108,11 @@ def destinations_of(path: UploadsPath) -> Step[list[Destination]]:
 
 
 def destinations_below(path: UploadsPath) -> Step[list[Destination]]:
-    """Find the tables, Delta tables and destinations of Hadoop's committers below a folder, that
-    itself included, by their names.
+    """Find the destinations in and below a folder, sorted by their prefixes: tables, Delta tables,
+    and those of Hadoop's committers.
 
-    A destination is found by its ledger, its marker, or the tree of a magic job that has not
-    ended. One that has none of them holds nothing that would have to be recovered.
+    A destination of Hadoop's committers is found by its ledger, its marker, or the tree of a magic
+    job that has not ended. One with none of these holds nothing to recover.
     """
 
     def look(prefix: str, children: Children) -> Step[Mapping[str, Destination]]:
@@ -132,7 +131,7 @@ def destinations_below(path: UploadsPath) -> Step[list[Destination]]:
 
 
 def _in_ledger(bucket: str, prefix: str) -> Step[dict[str, Destination]]:
-    """Name the destinations directly in a folder whose runs the ledger there has on record."""
+    """Return the destinations directly in a folder whose ledger has their runs on record."""
     names = yield from list_folders(f"{prefix}{CONTROL}/{RUNS}/")
     roots = [TableRoot(bucket, f"{prefix}{name}") for name in names]
     # A table of this package keeps the ledger of the committers that wrote there before.

@@ -1,9 +1,8 @@
-"""Purge of any destination: jobs of whichever committer are settled, then the uploads that nobody
-will complete are aborted.
+"""Purge of any destination: recovers its jobs, then aborts uploads that no job needs.
 
-What living jobs need stays, however old it is: this package's by their records, Hadoop's by their
-ledger, their heartbeats and their pending files. So does what a job has left of which recovery does
-not know, or may not choose, what is to become: its uploads may be the only copy of its rows.
+Uploads that live jobs need stay, however old they are. Records show those of this package; the
+ledger, heartbeats and pending files show those of Hadoop. Uploads also stay if recovery does not
+know, or may not choose, what to do with their job: they may be the only copy of its rows.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     from .destinations import Destination
 
 logger = logging.getLogger("zero_rename.maintenance.purging")
-#: Entries of a report at the most; the counts have all.
+#: The most entries of a report; the counts have all.
 MOST_ENTRIES = 100
-#: What needs a look comes first.
+#: The order of a report: entries that need action come first.
 ORDER = (
     PurgeAction.FAILED,
     PurgeAction.ABORTED,
@@ -46,38 +45,38 @@ ORDER = (
     PurgeAction.WOULD_REMOVE,
     PurgeAction.KEPT,
 )
-#: What a purge makes of a job's uploads by what recovery made of the job; kept where it is none.
+#: A purge's action on the uploads of a job, by the outcome of its recovery; else they are kept.
 _OF_JOB = {
-    # Of one that is rolled forward those alone that no task committed.
+    # Only the uploads that no task committed: recovery completed the others.
     JobOutcome.ROLLED_FORWARD: PurgeAction.ABORTED,
     JobOutcome.ROLLED_BACK: PurgeAction.ABORTED,
     JobOutcome.FILES_LEFT: PurgeAction.ABORTED,
     JobOutcome.WOULD_ROLL_BACK: PurgeAction.WOULD_ABORT,
 }
-#: The same of those that no task committed, where it is another.
+#: The action on uploads that no task committed, if it differs.
 _OF_UNCOMMITTED = {JobOutcome.WOULD_ROLL_FORWARD: PurgeAction.WOULD_ABORT}
-#: Outcomes that a repeat may mend.
+#: Outcomes that may change if maintenance is repeated.
 _REPEATED = (JobOutcome.FAILED, JobOutcome.UNKNOWN)
-#: What a purge of a table tells of an upload or record, and what a sweep tells of an upload.
+#: An upload or record as the purge of a table reports it; an upload as a sweep reports it.
 _Entry = PurgeEntry | SeenUpload
 _NOT_ASKED = "foreign: left unless foreign uploads are asked for, by age"
 
 
 @dataclass(frozen=True)
 class PurgeOrder:
-    """What a purge may do.
+    """The limits of a purge.
 
-    :param foreign_age: seconds from which uploads are aborted of which no job is known; ``None``
-        leaves them.
+    :param foreign_age: seconds after which uploads of no known job are aborted; ``None`` leaves
+        them.
     :param patience: seconds that an undecided job of this package may be silent; ``None`` takes
         each job's own. Jobs in Delta tables send no heartbeats: there only 0 counts, which says
-        that none is at work; else each has its own maximum duration.
+        that no job is at work; else each has its own maximum duration.
     :param s3a_patience: seconds of silence after which a job of Hadoop's committers of which
         nothing else is known counts as dead; ``None``: it stays unknown, and is left.
     :param staging: where the directory and partitioned committers keep their pending sets.
-    :param ask: tells what has become of an S3A try.
-    :param jobs: of tables of this package alone, as for :meth:`.committer.table.Table.purge`; so
-        too ``records_older_than``.
+    :param ask: returns what is known about an S3A attempt.
+    :param jobs: as for :meth:`.committer.table.Table.purge`: only for tables of this package. So is
+        ``records_older_than``.
     """
 
     apply: bool = False
@@ -91,7 +90,7 @@ class PurgeOrder:
 
     @property
     def recovery(self) -> RecoveryOptions:
-        """The same, for the recovery of S3A jobs."""
+        """The same limits, for the recovery of S3A jobs."""
         return RecoveryOptions(
             apply=self.apply,
             patience=self.s3a_patience,
@@ -105,12 +104,12 @@ class PurgeOrder:
 class PurgedEntry:
     """An upload, or a record below ``_zero_rename/``, and what became of it.
 
-    :param upload_id: ``""`` of a record.
-    :param job: whose it is: an id of this package's, or an S3A job's UUID; ``""`` where nobody
-        knows.
-    :param initiated: when it was begun, or written; seconds since the epoch, and ``age`` in seconds
-        as the purge began, both by the store's clock.
-    :param bytes: how many an upload holds; ``None`` where nobody asked.
+    :param upload_id: ``""`` for a record.
+    :param job: its owner: a job id of this package, or an S3A job's UUID; ``""`` if it is not
+        known.
+    :param initiated: when it was started or written, in Unix seconds. ``age``: in seconds, when the
+        purge began. Both by the store's clock.
+    :param bytes: the size of an upload; ``None`` if it was not asked for.
     """
 
     key: str
@@ -125,12 +124,12 @@ class PurgedEntry:
 
 @dataclass(frozen=True)
 class SettledJob:
-    """A job of either committer, and what became of it.
+    """A job of any committer, and the outcome of its recovery.
 
-    :param committer: ``zero_rename``, ``magic``, ``staging``, or ``uploads``: one of Hadoop's that
-        left nothing else.
-    :param is_unsettled: it could not be settled, or only a person can choose; ``is_lasting``: a
-        repeat does not help.
+    :param committer: ``zero_rename``, ``magic``, ``staging``, or ``uploads``: a job of Hadoop's
+        committers that left only uploads.
+    :param is_unsettled: it could not be recovered, or a person must choose; ``is_lasting``:
+        repeating does not help.
     """
 
     job: str
@@ -143,10 +142,10 @@ class SettledJob:
 
 @dataclass
 class PurgedDestination:
-    """What a purge found at a destination, and did.
+    """The report of a purge of one destination.
 
-    :param counts: how many entries there were by action; ``entries``: those that are kept of them,
-        some of each action.
+    :param counts: number of entries by action; ``entries``: a limited number of them for each
+        action.
     """
 
     kind: str
@@ -156,7 +155,7 @@ class PurgedDestination:
 
     @property
     def reported(self) -> list[PurgedEntry]:
-        """At most a hundred of the entries, those that need a look first."""
+        """At most a hundred of the entries. Those that need action come first."""
         return sorted(self.entries, key=lambda it: ORDER.index(it.action))[:MOST_ENTRIES]
 
     def add(self, some: Sequence[PurgedEntry]) -> None:
@@ -172,13 +171,14 @@ def purge_destination(
     order: PurgeOrder,
     emit: Callable[[Sequence[PurgedEntry]], None] = lambda _: None,
 ) -> PurgedDestination:
-    """Settle the jobs of a destination, and abort the uploads that nobody will complete; of a table
-    of this package also what :meth:`.committer.table.Table.purge` removes, and of a Delta table
-    that this package has made the files that nothing needs.
+    """Recover the jobs of a destination, then abort the uploads that no job will complete.
 
-    :param table: opened at the destination's root, whatever lies there.
-    :param emit: called with some entries after the other.
-    :raises InvalidInputError: ``jobs`` are given, and no table of this package is there.
+    In a table of this package also remove what :meth:`.committer.table.Table.purge` removes; in a
+    Delta table that this package has made, also the files that nothing needs.
+
+    :param table: opened at the destination's root; the kind does not matter.
+    :param emit: called with the entries, some at a time.
+    :raises InvalidInputError: ``jobs`` are given, and there is no table of this package.
     :raises ZeroRenameError: the store refused a listing, or did not answer.
     """
     if order.jobs and not (place.is_table or place.is_delta):
@@ -199,7 +199,7 @@ def purge_destination(
 
     told: dict[Name, NeededBy] = {}
     left_alone: list[LeftoverJob] = []
-    # A job of a staging committer shows by nothing but its uploads.
+    # Uploads may be all that shows a job of a staging committer.
     options = replace(order.recovery, without=place.others)
     for left, result in table.tend(settle_jobs(table.root, options)):
         done.jobs.append(_of_s3a(result))
@@ -226,7 +226,8 @@ def purge_destination(
         done.jobs += map(_of_ours, settled)
         seen(purge_delta(delta, order.records_older_than, order.apply))
 
-    # Of a Delta table's jobs: what is done about a dead one is done before its uploads are seen.
+    # Dead jobs of a Delta table are recovered before the sweep lists their uploads. Without apply
+    # they are not, so mark the uploads that would be aborted with them.
     would = {it.job: it.detail for it in done.jobs if it.outcome == Outcome.WOULD_ABORT}
 
     def swept(page: Sequence[SeenUpload]) -> None:
@@ -249,9 +250,9 @@ def purge_destination(
 
 
 def _doomed(it: SeenUpload, would: Mapping[str, str]) -> SeenUpload:
-    """Say of an upload whose job would be aborted that it would go, too.
+    """Mark an upload whose job would be aborted as one that would be aborted, too.
 
-    :param would: why, by job.
+    :param would: the reasons, by job.
     """
     if it.action is not PurgeAction.KEPT or it.job is None or it.job not in would:
         return it
@@ -260,8 +261,8 @@ def _doomed(it: SeenUpload, would: Mapping[str, str]) -> SeenUpload:
 
 
 class _Spared:
-    """Uploads that stay, and why: those of living jobs, of jobs that recovery has told of, and of
-    other destinations and tables; and such as are younger than was asked for."""
+    """Selection of the uploads that a sweep must keep, with the reasons. These belong to live jobs,
+    to jobs that recovery has reported, to other destinations or tables; or they are too young."""
 
     def __init__(
         self,
@@ -287,7 +288,7 @@ class _Spared:
             elif upload.key.startswith(self._others):
                 needed[name] = NeededBy("", "of a destination that is looked after by itself")
             elif is_fast(upload.key):
-                # A table below this one has its files below the same folder of the data root.
+                # The files of a table below this one lie below the same folder of the data root.
                 needed[name] = NeededBy("", "in the data root, and of no job of this table")
         left = [upload for upload in uploads if name_of(upload) not in needed]
         needed |= yield from self._living(left)
@@ -303,7 +304,7 @@ class _Spared:
         return needed
 
     def _too_young(self, age: float) -> str:
-        """Why an upload of no known job is left, by its age; ``""`` where it is not."""
+        """Return why an upload of no known job is kept, by its age; ``""``: it may be aborted."""
         least = self._order.foreign_age
         if least is None:
             return _NOT_ASKED
@@ -334,7 +335,8 @@ def _of_ours(job: Recovered) -> SettledJob:
 
 
 def _entries_of(left: LeftoverJob, result: RecoveredJob) -> Iterator[PurgeEntry]:
-    """What became of the uploads of an S3A job; those that it completed are none any more."""
+    """Yield what became of the uploads of an S3A job. Those that recovery completed are left
+    out."""
     action = _OF_JOB.get(result.outcome, PurgeAction.KEPT)
     of_extra = _OF_UNCOMMITTED.get(result.outcome, action)
     sizes = {(commit.key, commit.upload_id): commit.length for commit in left.commits}

@@ -1,14 +1,16 @@
-"""Residue of dead drivers outside the store: folders of jobs where the staging committers keep
-their pending sets (``fs.s3a.committer.staging.tmp.path``), and on the disk that S3A buffers files
-on (``fs.s3a.buffer.dir``) the folders of tasks and blocks of uploads::
+"""Residue of dead drivers outside the store.
+
+It lies where the staging committers keep their pending sets
+(``fs.s3a.committer.staging.tmp.path``), as folders of jobs; and on the disk where S3A buffers files
+(``fs.s3a.buffer.dir``), as folders of tasks and blocks of uploads::
 
     <staging>/<user>/<job>/staging-uploads/…
     <buffer>/<job>-attempt_…/…
     <buffer>/s3ablock-0001-….tmp
 
-What a process of this machine holds open, or has changed lately, is not residue. Only the folders
-of tasks whose job this maintenance has settled are removed: nobody can tell whether another machine
-still uses the rest.
+Files that a process of this machine holds open, or has changed lately, are not residue. Only
+folders of tasks are removed, and only if this maintenance has recovered their job: nothing shows
+whether another machine still uses the rest.
 """
 
 from __future__ import annotations
@@ -30,18 +32,18 @@ from ..s3a.recovery.liveness import QUIET
 from ..s3a.recovery.recover import JobOutcome
 from .purging import SettledJob
 
-#: Entries of a report at the most.
+#: The most entries of a report.
 MOST_RESIDUE = 100
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _TASK = re.compile(rf"(?P<job>{_UUID})-attempt_\d+_\d+_[mr]_\d+_\d+")
 _BLOCK = re.compile(r"s3ablock-\d+-\d+\.tmp")
-#: Outcomes of a job of which nobody needs the local files any more.
+#: Outcomes of a job after which its local files are no longer needed.
 _OVER = (JobOutcome.ROLLED_BACK, JobOutcome.ROLLED_FORWARD, JobOutcome.FILES_LEFT)
 _WOULD_BE_OVER = (JobOutcome.WOULD_ROLL_BACK, JobOutcome.WOULD_ROLL_FORWARD)
 
 
 class ResidueAction(StrEnum):
-    """What became of residue, or would."""
+    """The action on residue, done or planned."""
 
     REMOVED = "removed"
     WOULD_REMOVE = "would-remove"
@@ -52,11 +54,11 @@ class ResidueAction(StrEnum):
 
 @dataclass(frozen=True)
 class Residue:
-    """Something that a dead driver left.
+    """A file or folder that a dead driver left.
 
-    :param job: the committer's UUID; ``""`` of a block, whose name tells of no job.
-    :param bytes: how many its files hold.
-    :param age: seconds since anything was changed there, by the clock of who keeps the files.
+    :param job: the committer's UUID; ``""`` for a block, whose name does not contain it.
+    :param bytes: the size of its files.
+    :param age: seconds since the last change there, by the clock of the file system.
     """
 
     path: str
@@ -69,29 +71,30 @@ class Residue:
 
 @dataclass(frozen=True)
 class ResidueReport:
-    """What dead drivers left, the oldest first.
+    """The residue that was found, the oldest first.
 
-    :param unreachable: folders that cannot be looked at from here, a sentence each.
+    :param unreachable: folders that cannot be read from here, a sentence each.
     """
 
     found: tuple[Residue, ...] = ()
     unreachable: tuple[str, ...] = ()
 
 
-#: Nobody has looked.
+#: The report if nothing was searched.
 NO_RESIDUE = ResidueReport()
 
 
 def find_residue(
     staging: str | None, buffer_dir: str | None, jobs: Collection[SettledJob], apply: bool = False
 ) -> ResidueReport:
-    """Look for what dead drivers left, once their jobs are settled.
+    """Find the residue of dead drivers, once their jobs are recovered.
 
-    :param staging: as :class:`~.s3a.hadoop.staging_dir.StagingFolder` takes it; ``None``: nobody
-        asks.
-    :param buffer_dir: local folders, separated by commas, as Hadoop has them; ``None``: likewise.
-    :param jobs: what became of the jobs of the destinations that were looked at.
-    :param apply: remove the folders of tasks whose jobs are settled.
+    :param staging: as :class:`~.s3a.hadoop.staging_dir.StagingFolder` takes it; ``None``: do not
+        search it.
+    :param buffer_dir: local folders, separated by commas, as in Hadoop's setting; ``None``:
+        likewise.
+    :param jobs: the outcomes of the jobs of all destinations that were maintained.
+    :param apply: remove the folders of tasks whose jobs are recovered.
     """
     found: list[Residue] = []
     unreachable: list[str] = []
@@ -110,7 +113,7 @@ def find_residue(
 
 
 def _in_staging(staging: str, known: Collection[str]) -> Iterator[Residue]:
-    """Yield the folders of jobs that no destination which was looked at knows."""
+    """Yield the folders of jobs that are unknown at all destinations that were maintained."""
     for job in StagingFolder(staging).jobs():
         age = time.time() - job.mtime
         if age < QUIET or job.uuid.lower() in known:
@@ -127,7 +130,7 @@ def _in_staging(staging: str, known: Collection[str]) -> Iterator[Residue]:
 def _in_buffer(folder: Path, jobs: Collection[SettledJob], apply: bool) -> Iterator[Residue]:
     over = {it.job.lower() for it in jobs if it.outcome in _OVER}
     would = {it.job.lower() for it in jobs if it.outcome in _WOULD_BE_OVER}
-    # Such as live, or nobody knows whether they do.
+    # Jobs that are alive, or may be.
     others = {it.job.lower() for it in jobs} - over - would
     in_use = _open_files()
     for path in sorted(folder.iterdir()):
@@ -166,7 +169,7 @@ def _removed(path: Path, job: str, size: int, age: float) -> Residue:
 
 
 def _local(folder: str) -> Path | None:
-    """Return a folder of this machine; ``None``: it is none."""
+    """Return the path of a local folder; ``None``: it is not on this machine, or cannot be read."""
     parts = urlsplit(folder)
     if parts.scheme not in ("", "file"):
         return None
@@ -175,26 +178,26 @@ def _local(folder: str) -> Path | None:
 
 
 def _seen(path: Path) -> tuple[int, float]:
-    """Return how many bytes lie there, and when something was changed last."""
+    """Return the size of a file or folder in bytes, and the time of the last change in it."""
     size, changed = 0, 0.0
     for one in (path, *(path.rglob("*") if path.is_dir() else ())):
         try:
             stat = one.lstat()
         except FileNotFoundError:
-            return size, time.time()  # Somebody is at work there.
+            return size, time.time()  # A process is at work there.
         size += stat.st_size if one.is_file() else 0
         changed = max(changed, stat.st_mtime)
     return size, changed
 
 
 def _open_files() -> frozenset[str]:
-    """Name the files that processes have open, as far as this one may see."""
+    """Return the files that processes have open, if this process may see them."""
     found: set[str] = set()
     for folder in Path("/proc").glob("[0-9]*/fd"):
         try:
             names = list(folder.iterdir())
         except OSError:
-            continue  # It has ended, or is another user's.
+            continue  # The process has ended, or is another user's.
         for name in names:
             try:
                 found.add(os.readlink(name))
@@ -204,7 +207,7 @@ def _open_files() -> frozenset[str]:
 
 
 def as_report(report: ResidueReport) -> dict[str, Any]:
-    """Return the residue as XCom takes it."""
+    """Return the residue as a dict for XCom, of limited size."""
     return {
         "residue": [asdict(it) | {"action": str(it.action)} for it in report.found[:MOST_RESIDUE]],
         "residue_left_off": max(0, len(report.found) - MOST_RESIDUE),
@@ -213,7 +216,7 @@ def as_report(report: ResidueReport) -> dict[str, Any]:
 
 
 def residue_lines(report: ResidueReport) -> list[str]:
-    """Write the residue as a part of a Markdown page; nothing where there is none."""
+    """Return the residue as lines of a Markdown page; empty if there is none."""
     if not report.found and not report.unreachable:
         return []
     lines = ["## Left by dead drivers outside the store", ""]

@@ -1,5 +1,7 @@
-"""Upkeep of a destination: settle its jobs, abort what nobody will complete, compare what its
-records name and what is there; and what of it only a person can mend."""
+"""Maintenance of one destination, step by step, and a page about all destinations.
+
+The findings are sorted into those that need action, those that the next run tries again, and notes.
+"""
 
 from __future__ import annotations
 
@@ -26,30 +28,31 @@ if TYPE_CHECKING:
     from ..tables import DeltaTable
     from .destinations import Destination
 
-    #: Tells a catalog what a table is; returns what it told.
+    #: Registers a table's present state in a catalog; returns the report of that.
     Register = Callable[[Table | DeltaTable], dict[str, Any]]
 
-#: Lines of one table and kind in a summary; the log has all.
+#: The most lines of one table and kind in a summary; the log has all.
 _LINES = 20
-#: Characters of a Markdown summary at most: it goes into Airflow's database.
+#: The most characters of a Markdown summary: it is stored in Airflow's database.
 _MARKDOWN = 20_000
 
 
 @dataclass
 class Upkeep:
-    """What was done to one destination.
+    """The report of the maintenance of one destination.
 
-    :param kind: ``table``, ``delta``, ``s3a``, ``table and s3a`` or ``directory``; ``unknown``:
-        nobody could look.
-    :param jobs: open jobs by what became of them; ``uploads``, ``findings`` and old
-        ``records`` likewise.
-    :param catalog: what its catalog was told: ``table`` (created, updated, unchanged) and how many
-        partitions were ``added``, ``updated`` and ``dropped``; empty: nothing.
-    :param conflicts: of runs over partitions, how many are ``settled`` and ``unresolved``.
-    :param person: what only a person can mend, a sentence each.
-    :param again: what the next run tries again.
-    :param notes: what is worth a look, and harms nobody.
-    :param settled: what became of each job; in no report.
+    :param kind: ``table``, ``delta``, ``s3a``, ``table and s3a`` or ``directory``; ``unknown``: it
+        could not be read.
+    :param jobs: number of open jobs by outcome; ``uploads``, ``findings`` and old ``records``
+        likewise.
+    :param catalog: the report of the registration in a catalog: ``table`` (created, updated,
+        unchanged) and how many partitions were ``added``, ``updated`` and ``dropped``; empty: there
+        was no registration.
+    :param conflicts: how many conflicts of runs are ``settled`` and ``unresolved``.
+    :param person: findings that need a person's action, a sentence each.
+    :param again: failures that the next run tries again.
+    :param notes: findings that do no harm, and need no action.
+    :param settled: the outcome of each job; not part of a report.
     """
 
     table: str
@@ -67,7 +70,7 @@ class Upkeep:
 
     @staticmethod
     def of_unseen(table: str, error: ZeroRenameError) -> Upkeep:
-        """Tell of a destination at which nobody could look."""
+        """Return the report about a destination that could not be read."""
         done = Upkeep(table, kind="unknown")
         with done.step():
             raise error
@@ -75,20 +78,20 @@ class Upkeep:
 
     @property
     def is_empty_rest(self) -> bool:
-        """Whether it is a directory in which nothing is to be looked after."""
+        """True for a directory in which there was nothing to maintain."""
         told = (self.jobs, self.uploads, self.findings, self.person, self.again, self.notes)
         return self.kind == "directory" and not any(told)
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """One that fails is told of, and does not keep the next from it."""
+        """Put the error of a step into the report, so that the next steps are still done."""
         try:
             yield
         except ZeroRenameError as error:
             (self.person if is_lasting(error) else self.again).append(escaped(str(error)))
 
     def capped(self) -> dict[str, Any]:
-        """As XCom takes it."""
+        """Return the report as a dict for XCom, of limited size."""
         lists = {name: getattr(self, name) for name in ("person", "again", "notes")}
         shown = {name: lines[:_LINES] for name, lines in lists.items()}
         left_off = {name: max(0, len(lines) - _LINES) for name, lines in lists.items()}
@@ -104,14 +107,14 @@ def look_after(
     register: Register | None = None,
     conflicts: ConflictOrder | None = None,
 ) -> Upkeep:
-    """Recover, purge and verify a destination; of a table of this package also gc and index, of a
-    Delta table the checkpoint that is due.
+    """Recover, purge and verify a destination. In a table of this package also run gc and write the
+    index; in a Delta table write the checkpoint that is due.
 
-    :param table: opened at the destination's root, whatever lies there.
-    :param register: tells a catalog what a table is, once its jobs are settled; returns what it
-        told.
-    :param conflicts: what to do about conflicts of runs; ``None``: nothing. They are looked for
-        first: a purge and gc remove what tells of them.
+    :param table: opened at the destination's root; the kind does not matter.
+    :param register: registers a table in a catalog, once its jobs are recovered; returns the report
+        of that.
+    :param conflicts: what to do about conflicts of runs; ``None``: nothing. The search for them
+        comes first, because a purge and gc remove records that show them.
     """
     done = Upkeep(table.root.url, place.kind)
     if conflicts is not None:
@@ -151,7 +154,7 @@ def _settle_conflicts(
 def _tend(table: Table, apply: bool, done: Upkeep, register: Register | None) -> None:
     with done.step():
         done.catalog = {} if register is None else register(table)
-    # Where its first job has not committed, no table is there.
+    # If its first job has not committed, there is no table yet.
     with done.step(), suppress(TableNotFoundError):
         _gc(table, done, apply)
     with done.step(), suppress(TableNotFoundError):
@@ -230,7 +233,7 @@ def _sort_findings(found: Sequence[Finding], done: Upkeep) -> None:
 
 
 def as_markdown(done: Sequence[Upkeep], applied: bool, residue: ResidueReport = NO_RESIDUE) -> str:
-    """A page about all tables, what needs a person first."""
+    """Return a page about all destinations in Markdown. Findings that need action come first."""
     lines = ["# Maintenance" if applied else "# Maintenance, reported only (apply=False)", ""]
     titles = {
         "person": "For a person",
