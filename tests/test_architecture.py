@@ -107,10 +107,12 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     "spark": {
         "startup": set(),
         "s3a": {"options", "write_target", "job_tags", "startup"},
-        "reading": {"options", "types", "worker", "session_settings", "startup", "s3a"},
+        "reading": {
+            *("options", "types", "worker", "session_settings", "planned_frame", "startup", "s3a")
+        },
         "saving": {
             *("options", "types", "worker", "write_target", "job_tags", "startup", "reading"),
-            "session_settings",
+            *("session_settings", "planned_frame"),
         },
         "changing": {
             *("options", "pipes", "types", "worker", "write_target", "startup", "reading"),

@@ -12,9 +12,10 @@ of the table.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,15 +23,20 @@ from urllib.parse import quote
 
 from ...committer.commit.snapshot import Snapshot
 from ...committer.format.records.data_file import DataFile
+from ..planned_frame import frame_of_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+logger = logging.getLogger("zero_rename.spark.reading.listed_parquet")
 _LOG = "_spark_metadata"
 _BLOCK = 128 * 1024 * 1024
 #: Spark's column of what it knows of a row's file.
 _OF_FILES = "_metadata"
+#: Whether Spark's reader leaves row groups out by conditions on decimals; and the digits that a
+#: number of 32 bits holds.
+_BY_DECIMALS, _SMALL = "spark.sql.parquet.filterPushdown.decimal", 9
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,8 @@ def listed_parquet(
     """The rows of a state, all columns of ``schema``, and the paths of their files.
 
     Rows are never left out in silence: a file that is gone fails the query, also where the session
-    ignores missing or damaged files elsewhere.
+    ignores missing or damaged files elsewhere; and no row group, by a condition on a decimal of
+    which a file may have fewer digits than the table.
 
     :param scheme: how the session's paths begin, ``s3a``.
     :return: ``None`` where this Spark does not take the list.
@@ -84,12 +91,45 @@ def listed_parquet(
         log.mkdir(parents=True)
         lines = _lines(store, snapshot.files)
         (log / "0").write_text("\n".join(lines), "utf-8")
-        reader = session.read.schema(schema).options(**options)
-        frame = reader.parquet(f"file://{log.parent}")
-        java: Any = frame
-        if len(java._jdf.inputFiles()) != len(snapshot.files):
+        frame: Any = _read(session, schema, options, f"file://{log.parent}")
+        if frame is None or len(frame._jdf.inputFiles()) != len(snapshot.files):
             return None
-    return frame, _paths(java, snapshot, store)
+    return frame, _paths(frame, snapshot, store)
+
+
+def _read(
+    session: SparkSession, schema: StructType, options: Mapping[str, str], path: str
+) -> DataFrame | None:
+    """Let Spark read a list; ``None``: it would leave out row groups by decimals."""
+    if not _has_long_decimals(schema):
+        return session.read.schema(schema).options(**options).parquet(path)
+    try:
+        made: Any = _ignoring_decimals(session).read.schema(schema).options(**options).parquet(path)
+        return frame_of_plan(session, made._jdf.queryExecution().analyzed())
+    except Exception as error:
+        # Platforms with a Spark of their own may have no such calls.
+        logger.info("decimals cannot be read by Spark itself: %s", error)
+        return None
+
+
+def _has_long_decimals(schema: StructType) -> bool:
+    """Tell whether a column, or a part of one, is a decimal whose values may not fit 32 bits."""
+    digits = re.findall(r"DecimalType\((\d+),", repr(schema))
+    return any(int(it) > _SMALL for it in digits)
+
+
+def _ignoring_decimals(session: Any) -> SparkSession:
+    """A session with the settings of another one, whose frames leave no row group out by a
+    condition on a decimal.
+
+    Spark compares the value with those of a file in the file's type, into which it squeezes it:
+    where a column was ``decimal(5,2)`` once, files hold numbers of 32 bits, and ``d < 42949673.01``
+    becomes ``d < 0.05`` (``ParquetFilters``; of integers it is mended, SPARK-46092). What a reader
+    goes by is the settings of the session that made its frame.
+    """
+    java = session._jsparkSession.cloneSession()
+    java.conf().set(_BY_DECIMALS, "false")
+    return type(session)(session.sparkContext, java)
 
 
 def _paths(frame: Any, snapshot: Snapshot, store: str) -> FilePaths:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..planned_frame import frame_of_plan
 from ..reading.load import quoted
 from ..session_settings import is_on
 
@@ -84,8 +85,6 @@ def _sized(frame: Any, size: int) -> DataFrame:
     hint; the session's setting would change the user's own shuffles too."""
     if not hasattr(frame, "_jdf"):
         return frame
-    from pyspark.sql import DataFrame
-
     session: Any = frame.sparkSession
     jvm = session._jvm
     try:
@@ -99,9 +98,7 @@ def _sized(frame: Any, size: int) -> DataFrame:
             plan.optNumPartitions(),
             jvm.PythonUtils.toSeq(longs).headOption(),
         )
-        sql = jvm.org.apache.spark.sql
-        datasets = sql.classic.Dataset if session.version >= "4" else sql.Dataset
-        return DataFrame(datasets.ofRows(session._jsparkSession, sized), session)
+        return frame_of_plan(session, sized)
     except Exception as error:
         # None of Spark's public API: platforms with a Spark of their own may have another.
         logger.info("files are sized by the session's own setting: %s", error)

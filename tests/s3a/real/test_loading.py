@@ -115,6 +115,33 @@ def test_old_dates_of_rows_that_no_spark_wrote_are_those_that_were_written(
         spark.conf.unset(name)
 
 
+@pytest.mark.parametrize("sources", ["parquet", ""])
+@pytest.mark.parametrize(("digits", "value"), [((5, 12), "42949673.01"), ((20, 38), "9" * 30)])
+def test_conditions_on_decimals_that_were_widened_find_rows_of_files_before(
+    spark: Any, url: str, digits: tuple[int, int], value: str, sources: str
+) -> None:
+    """Spark squeezes the value into the file's type before it compares row groups with it, and
+    lost these rows, or could not read the file."""
+    for precision, n in zip(digits, (3, 4), strict=True):
+        kind = f"decimal({precision},2)"
+        rows = spark.sql(
+            f"select cast({n} as {kind}) d, array(named_struct('d', cast(1 as {kind}))) s"
+        )
+        save(rows, url, options={"mergeSchema": "true"})
+    name = "spark.sql.sources.useV1SourceList"
+    before = spark.conf.get(name)
+    spark.conf.set(name, sources)
+    try:
+        found: Any = load(spark, url, where=f"d < {value}")
+        assert is_by_spark(found) or "RelationV2" in found._jdf.queryExecution().toString()
+        assert found.sparkSession is spark
+        assert sorted(row["d"] for row in found.collect()) == [3, 4]
+        assert load(spark, url).where(f"-{value} < d and s[0].d < {value}").count() == 2
+        assert delete(url, where=f"d < {value} and d > 3", spark=spark).rows.deleted == 1
+    finally:
+        spark.conf.set(name, before)
+
+
 def test_column_with_a_default_in_the_catalog_is_null_in_files_that_lack_it(
     spark: Any, url: str
 ) -> None:

@@ -1,0 +1,21 @@
+"""Frame of a plan that no public call of Spark's makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
+    """Make a frame of a classic session of an analysed plan of Java's.
+
+    This is not part of Spark's public API: platforms with a Spark of their own may raise anything.
+    """
+    from pyspark.sql import DataFrame
+
+    java: Any = session
+    sql = java._jvm.org.apache.spark.sql
+    datasets = sql.classic.Dataset if session.version >= "4" else sql.Dataset
+    return DataFrame(datasets.ofRows(java._jsparkSession, plan), session)
