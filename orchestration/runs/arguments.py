@@ -1,8 +1,8 @@
-"""Arguments of tasks, read from texts and from what a native rendering makes of texts.
+"""Parsers of tasks' arguments, from texts and from the values of a native rendering.
 
-Airflow renders a template to a text, or with ``render_template_as_native_obj`` to what the text is
-as a literal of Python: ``"20251231"`` becomes a number, ``"['a']"`` a list, ``"None"`` nothing.
-Each parser here takes both, and returns the same for both or refuses.
+Airflow renders a template to a text. With ``render_template_as_native_obj`` it reads that text as
+a Python literal: ``"20251231"`` becomes a number, ``"['a']"`` a list, ``"None"`` nothing. Each
+parser here takes both forms, and returns the same value for both or refuses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...committer.errors import InvalidInputError
 if TYPE_CHECKING:
     from ...committer.upkeep.settlement_policy import SettlementPolicy
 
-#: Reads an argument: its name, for the error, and what was given.
+#: Reads an argument, from its name (for the error) and its value.
 Parser = Callable[[str, object], Any]
 #: Airflow's words for booleans (``airflow.utils.strings.TRUE_LIKE_VALUES``) and their opposites.
 _TRUE = frozenset(("on", "t", "true", "y", "yes", "1"))
@@ -29,19 +29,19 @@ _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 #: Times of digits alone, by their number of digits.
 _COMPACT = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}", re.ASCII)
-#: Unix seconds: of 9 digits since 1973, of 10 until 2286. What has more are milliseconds.
+#: Unix seconds: 9 digits from 1973 on, 10 digits until 2286. More digits are milliseconds.
 _SECONDS = re.compile(r"\d{9,10}(\.\d*)?", re.ASCII)
-#: The year from which digits that look like a date and an hour are one: before, they are Unix
+#: The first year of digits that are read as a date and an hour. With an earlier year they are Unix
 #: seconds (1712010100 is a second of 2024).
 _FIRST_YEAR = 1970
-#: What may stand in a text beside a name that no message is to show.
+#: Names of secrets. A message does not show a text with such a name.
 _SECRET = re.compile(r"secret|passw|pwd|token|key|credential", re.IGNORECASE)
 
 
 def invalid(name: str, given: object, why: str, remedy: str) -> InvalidInputError:
-    """Build the error for an argument that cannot be right.
+    """Build the error for an invalid argument.
 
-    :param why: what is wrong with it: ``not a time``.
+    :param why: what is wrong with it, such as ``not a time``.
     """
     return InvalidInputError(
         f"Invalid {name}={_shown(given)}: {why}. Nothing was read or written.", remedy=remedy
@@ -49,11 +49,13 @@ def invalid(name: str, given: object, why: str, remedy: str) -> InvalidInputErro
 
 
 def read_text(name: str, given: object) -> str:
-    """Return a text. A whole number is its digits: native rendering makes it of ``"4"``. A date, a
-    time or a duration, which it leaves as it is, is what Jinja writes of it.
+    """Return a text.
 
-    :raises InvalidInputError: anything else. A fraction has lost its digits (``4.10`` is rendered
-        as 4.1), and a boolean or nothing is no name.
+    A whole number becomes its digits, since native rendering makes ``"4"`` a number. Native
+    rendering keeps a date, a time or a duration; each becomes the text that Jinja writes for it.
+
+    :raises InvalidInputError: anything else. A fraction may have lost digits (``4.10`` is rendered
+        as 4.1), and a boolean or ``None`` cannot be a name.
     """
     if isinstance(given, str):
         return str(given)
@@ -70,10 +72,11 @@ def read_text(name: str, given: object) -> str:
 
 
 def read_word(name: str, given: object) -> str:
-    """Return a word of a command line or a setting's value: a text, or how Jinja writes a number or
-    a boolean.
+    """Return a word of a command line, or the value of a setting.
 
-    :raises InvalidInputError: anything else.
+    A number or a boolean becomes the text that Jinja writes for it.
+
+    :raises InvalidInputError: neither these nor a text.
     """
     if isinstance(given, bool | float) and (isinstance(given, bool) or math.isfinite(given)):
         return str(given)
@@ -81,7 +84,7 @@ def read_word(name: str, given: object) -> str:
 
 
 def read_words(name: str, given: object) -> list[str]:
-    """Return the words of a list, or of a text that is one: ``['--day', 7]``.
+    """Return the words of a list, or of a text that is a list: ``['--day', 7]``.
 
     :raises InvalidInputError: anything else.
     """
@@ -89,7 +92,7 @@ def read_words(name: str, given: object) -> list[str]:
 
 
 def read_settings(name: str, given: object) -> dict[str, str]:
-    """Return texts by name: of a dictionary, or of a text that is one.
+    """Return texts by name, from a dictionary or from a text that is one.
 
     :raises InvalidInputError: anything else.
     """
@@ -98,7 +101,7 @@ def read_settings(name: str, given: object) -> dict[str, str]:
 
 
 def read_mapping(name: str, given: object) -> dict[str, Any]:
-    """Return what is given by names: of a dictionary, or of a text that is one.
+    """Return values by name, from a dictionary or from a text that is one.
 
     :raises InvalidInputError: anything else.
     """
@@ -118,7 +121,7 @@ def read_versions(name: str, given: object) -> dict[str, str]:
 
 
 def read_policy(name: str, given: object) -> SettlementPolicy:
-    """Return a policy for conflicts of runs: also of the text that a template made of a mapping.
+    """Return a policy for conflicts of runs; a template may have made a text of its mapping.
 
     :raises InvalidInputError: anything else.
     """
@@ -129,7 +132,7 @@ def read_policy(name: str, given: object) -> SettlementPolicy:
 
 
 def read_conflicts(name: str, given: object) -> SettlementPolicy | str:
-    """Return what maintenance is to do about conflicts of runs: ``report``, ``fail`` or a policy.
+    """Return how maintenance treats conflicts of runs: ``report``, ``fail`` or a policy.
 
     :raises InvalidInputError: anything else.
     """
@@ -140,11 +143,13 @@ def read_conflicts(name: str, given: object) -> SettlementPolicy | str:
 def read_names(
     name: str, given: object, separator: str | None, kind: str, example: str
 ) -> tuple[str, ...]:
-    """Return the names in an argument without repetition: of a list, of one text, or of the text
-    that a template made of a list.
+    """Return the names in an argument, each once.
 
-    :param separator: between names in a text; ``None``: a text is one.
-    :param kind: what they are, for the error; ``example``: some of it.
+    The argument is a list, a text, or the text that a template made of a list.
+
+    :param separator: between names in a text; ``None``: a text is one name.
+    :param kind: a noun for the names, for the error, such as ``tables``.
+    :param example: for the error, such as ``names such as flights``.
     :raises InvalidInputError: anything else.
     """
     found: object = given
@@ -162,8 +167,10 @@ def read_names(
 
 
 def read_flag(name: str, given: object) -> bool:
-    """Return a boolean, which Airflow's words say too: ``on``, ``t``, ``true``, ``y``, ``yes``,
-    ``1``, and ``off``, ``f``, ``false``, ``n``, ``no``, ``0``, in any case.
+    """Return a boolean, also from one of Airflow's words for it, in upper or lower case.
+
+    True: ``on``, ``t``, ``true``, ``y``, ``yes``, ``1``. False: ``off``, ``f``, ``false``, ``n``,
+    ``no``, ``0``.
 
     :raises InvalidInputError: anything else.
     """
@@ -200,7 +207,7 @@ def read_index(name: str, given: object) -> int:
 
 
 def read_version(name: str, given: object) -> int:
-    """Return a version of a table or a partition; -1 for the one before a log's first entry.
+    """Return a version of a table or a partition; -1 is the version before a log's first entry.
 
     :raises InvalidInputError: anything else.
     """
@@ -209,7 +216,7 @@ def read_version(name: str, given: object) -> int:
 
 
 def _whole_or_none(name: str, given: object, problem: str, remedy: str) -> int:
-    """Return a whole number from 0 on, or the -1 that stands for none.
+    """Return a whole number of at least 0, or -1.
 
     :raises InvalidInputError: anything else.
     """
@@ -222,8 +229,9 @@ def _whole_or_none(name: str, given: object, problem: str, remedy: str) -> int:
 
 
 def read_seconds(name: str, given: object) -> float:
-    """Return a duration in seconds: of a number, a timedelta, or a text of either, as ``3600``,
-    ``1:00:00``, ``2 days, 0:00:00`` or ``PT1H``.
+    """Return a duration in seconds, from a number of seconds, a timedelta, or a text.
+
+    A text is such as ``3600``, ``1:00:00``, ``2 days, 0:00:00`` or ``PT1H``.
 
     :raises InvalidInputError: anything else, and a negative duration.
     """
@@ -245,10 +253,13 @@ def read_seconds(name: str, given: object) -> float:
 
 
 def read_time(name: str, given: object, zone: tzinfo = UTC) -> datetime:
-    """Return a time: a datetime, a date, ISO 8601, digits as ``20251231``, ``2025123105`` and
-    ``202512310530``, or Unix seconds of 9 or 10 digits that are no such date from 1970 on.
+    """Return a time.
 
-    :param zone: of times that name none.
+    The argument is a datetime, a date, a text in ISO 8601, digits such as ``20251231``,
+    ``2025123105`` and ``202512310530``, or Unix seconds. Unix seconds have 9 or 10 digits; ten
+    digits that make a date and an hour from 1970 on are read as these.
+
+    :param zone: the time zone of a time that names none.
     :raises InvalidInputError: anything else.
     """
     try:
@@ -266,14 +277,14 @@ def read_time(name: str, given: object, zone: tzinfo = UTC) -> datetime:
 
 
 def is_whole_day(given: object) -> bool:
-    """Tell a day from a time of the day, in what :func:`read_time` takes."""
+    """Return whether an argument of :func:`read_time` is a whole day, without a time of the day."""
     if isinstance(given, datetime):
         return False
     return isinstance(given, date) or _DAY.fullmatch(_digits(given)) is not None
 
 
 def read_list(name: str, given: object) -> list[Any]:
-    """Return a list: of a list or a tuple, or of a text that is one.
+    """Return a list, from a list or a tuple, or from a text that is one.
 
     :raises InvalidInputError: anything else.
     """
@@ -284,7 +295,7 @@ def read_list(name: str, given: object) -> list[Any]:
 
 
 def read_request_of_texts(name: str, given: object) -> Any:
-    """Return a dictionary or a list which holds, at any depth, texts alone.
+    """Return a dictionary or a list, with all values at any depth as texts (:func:`read_word`).
 
     :raises InvalidInputError: anything else.
     """
@@ -297,13 +308,13 @@ def read_request_of_texts(name: str, given: object) -> Any:
 
 
 def read_any(name: str, given: object) -> object:
-    """Return what is given: it belongs to somebody else, who says what it may be."""
+    """Return the value unchanged: another provider's operator checks it."""
     return given
 
 
 def _time_in(given: object) -> datetime | None:
     if isinstance(given, datetime):
-        # A plain one: pendulum's own formatting gives '%-d' another meaning.
+        # A plain datetime: pendulum's own formatting gives '%-d' another meaning.
         return datetime.fromisoformat(given.isoformat())
     if isinstance(given, date):
         return datetime(given.year, given.month, given.day)
@@ -323,7 +334,7 @@ def _time_in(given: object) -> datetime | None:
 
 
 def _digits(given: object) -> str:
-    """The text that a native rendering made a number of."""
+    """Return the text of a value; a native rendering may have made a number of the text."""
     whole = isinstance(given, float) and given.is_integer()
     return str(int(given) if isinstance(given, float) and whole else given).strip()
 
@@ -332,14 +343,15 @@ def _seconds_in(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        # On use: Airflow and Dagster have it, and DAG files that name no duration need not wait.
-        from pydantic import TypeAdapter  # whose ValidationError is a ValueError
+        # Imported on use: Airflow and Dagster have pydantic, and DAG files without a duration do
+        # not wait for its import.
+        from pydantic import TypeAdapter  # Its ValidationError is a ValueError.
 
         return TypeAdapter(timedelta).validate_python(text).total_seconds()
 
 
 def _literal(given: object) -> object:
-    """A list or dictionary that a text is; anything else as it is."""
+    """Return the list or dictionary that a text represents; any other value unchanged."""
     if not isinstance(given, str) or not given.lstrip().startswith(("[", "(", "{")):
         return given
     for read in (ast.literal_eval, json.loads):
@@ -365,7 +377,7 @@ def _kind(given: object) -> str:
 
 
 def _shown(given: object) -> str:
-    """What was given, as an error may show it: without what looks like a secret."""
+    """Return an argument as an error may show it: shortened, and not if it may hold a secret."""
     text = repr(given)
     if _SECRET.search(text):
         return f"<{type(given).__name__}>"

@@ -1,4 +1,4 @@
-"""Heartbeats of a run's jobs: sent while a submission is held, waited for by later tries."""
+"""Heartbeats of a run's jobs: sent while a submission runs, and waited for by later attempts."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Seconds of silence after which an application counts as dead: three of its heartbeats.
 PATIENCE = 30.0
-#: Seconds between two looks.
+#: Seconds between two polls.
 POLL = 5.0
 
 
 class LoadRun(Protocol):
-    """One try of a run that loads a table, whichever scheduler it is of."""
+    """One attempt of a run that loads a table, in any scheduler."""
 
     @property
     def idempotency_key(self) -> str:
-        """The key of the run's job, the same in all its tries."""
+        """The key of the run's job, the same in all attempts of the run."""
         ...
 
     @property
     def is_first(self) -> bool:
-        """Whether no try of the run can have been before."""
+        """True if the run cannot have had an earlier attempt."""
         ...
 
     def owns(self, owner: Owner) -> bool:
-        """Whether a job's owner is this run, in whatever try."""
+        """Return whether a job's owner is this run, in any attempt."""
         ...
 
     def made(self, owner: Owner | None) -> bool:
-        """Whether a job of this run was made by this very try, as far as is known."""
+        """Return whether a job of this run was made by this attempt; true if that is unknown."""
         ...
 
 
 class RepeatableRun(LoadRun, Protocol):
-    """A try that knows what to do where the run has committed before."""
+    """An attempt that decides what to do if its run has committed before."""
 
     @property
     def owner(self) -> Owner:
-        """Who its jobs' records say runs them."""
+        """The owner that the records of its jobs name."""
         ...
 
     def on_repeat(self, asked: str, committed_by: Owner | None = None) -> str:
@@ -57,10 +57,10 @@ class RepeatableRun(LoadRun, Protocol):
 
 
 def heartbeats(table: LoadedTable, run: LoadRun) -> AbstractContextManager[None]:
-    """Keeps the jobs that a try opens alive while the block runs.
+    """Send heartbeats for the jobs that an attempt opens, while the block runs.
 
     PySpark runs a data source's methods in short-lived processes, so a thread there would die
-    during a long shuffle; the operator lives as long as its submission.
+    during a long shuffle. The operator lives as long as its submission.
     """
     known: set[str] = set()
 
@@ -74,10 +74,9 @@ def heartbeats(table: LoadedTable, run: LoadRun) -> AbstractContextManager[None]
 
 
 def send_heartbeats(table: LoadedTable, run: LoadRun) -> list[str]:
-    """Send a heartbeat for each job of a try that is open and undecided: a job that is decided
-    needs none.
+    """Send a heartbeat for each open job of an attempt that has not decided yet.
 
-    :return: their ids.
+    :return: the ids of the jobs that are alive.
     """
     alive = []
     for job in table.open_jobs():
@@ -88,10 +87,11 @@ def send_heartbeats(table: LoadedTable, run: LoadRun) -> list[str]:
 
 
 def wait_for_living(table: LoadedTable, run: LoadRun) -> None:
-    """Wait as long as an earlier try's application has an undecided job and sends heartbeats.
+    """Wait as long as an earlier attempt's application has an undecided job and sends heartbeats.
 
-    Its worker has died and it goes on: what it commits is this run's, and to load beside it would
-    fence it, however near to its end it is. ``execution_timeout`` limits the wait.
+    The worker of that attempt has died, but its application goes on, and its commit counts as this
+    run's. A second load at the same time would fence it, even if it is nearly done. Only
+    ``execution_timeout`` limits the wait.
     """
     named: set[str] = set()
     while living := _living(table, run):
@@ -112,7 +112,10 @@ def wait_for_living(table: LoadedTable, run: LoadRun) -> None:
 
 
 def _living(table: LoadedTable, run: LoadRun) -> dict[str, tuple[int | None, float]]:
-    """Jobs of earlier tries that are at work: number of the try, and seconds of silence."""
+    """Find jobs of earlier attempts that are at work.
+
+    :return: by job, the number of the attempt and the seconds since its last heartbeat.
+    """
     if run.is_first:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""Table as a load meets it, whichever its layout: a ``Table``, or a ``DeltaTable``."""
+"""Interface of tables for loads: a ``Table`` (directories) or a ``DeltaTable``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class LoadedTable(Protocol):
-    """What a load asks of its table before it submits, and after."""
+    """Methods of a table that a load calls before and after it submits an application."""
 
     root: TableRoot
 
@@ -42,11 +42,11 @@ class LoadedTable(Protocol):
     def owner_of(self, job: str) -> Owner | None: ...
 
     def result(self, job: str) -> Committed | None:
-        """Return what a committed job did; ``None`` for any other."""
+        """Return what a committed job did; ``None`` for a job that is not committed."""
         ...
 
     def is_closed(self, job: str) -> bool:
-        """Tell whether nothing of a job is left to do."""
+        """Return whether nothing is left to do for a job."""
         ...
 
     def open_jobs(self) -> list[OpenJob]: ...
@@ -56,7 +56,7 @@ class LoadedTable(Protocol):
     def recover(self, patience: float | None = ...) -> list[Recovered]: ...
 
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
-        """Settle open jobs whose processes have ended."""
+        """Finish or abort open jobs whose processes have ended."""
         ...
 
     def inputs_of(self, job: str) -> Inputs: ...

@@ -1,5 +1,4 @@
-"""Look before a submission whether a run gives way: an application whose rows are then left out
-need not start."""
+"""Check before a submission: does the run give way? Then its application need not start."""
 
 from __future__ import annotations
 
@@ -22,16 +21,18 @@ _log = logging.getLogger(__name__)
 def refuse_superseded(
     table: LoadedTable, handoff: Handoff, partitions: Callable[[], Collection[str]]
 ) -> None:
-    """Refuse a run that gives way: newer ones have overtaken it, under ``on_conflict=newest_run``,
-    or a conflict was settled against it. What comes after this look its job finds as it claims. A
-    run that is refused is put on record as one that gave way, as its job would have done.
+    """Refuse a run that gives way to others.
 
-    Requests: one for each partition, under ``newest_run``, and under ``fail`` where the task was
-    tried before; else none. One more where the run is refused.
+    A run gives way if newer runs have overtaken it, under ``on_conflict=newest_run``, or if a
+    conflict was settled against it. A refused run is recorded as one that gave way, as its job
+    would have done. Commits that come after this check are found by the job when it claims.
 
-    :param partitions: says which partitions the run is known to write.
-    :raises SupersededRunError: it gives way.
-    :raises InvalidInputError: ranks do not compare.
+    It takes one request for each partition under ``newest_run``, and under ``fail`` if the task had
+    an earlier attempt; otherwise none. A refusal takes one more.
+
+    :param partitions: returns the partitions that the run is known to write.
+    :raises SupersededRunError: the run gives way.
+    :raises InvalidInputError: the ranks of the runs cannot be compared.
     """
     policy, mode = handoff.on_conflict, handoff.mode
     was_tried = (handoff.try_number or 1) > 1

@@ -1,5 +1,7 @@
-"""Outcome of a run in its table: its committed job, or the reason why there is none, which its
-application may have told."""
+"""Outcome of a run in its table: its committed job, or the reason why there is none.
+
+The reason may be a failure that the run's application reported.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,13 @@ _NOT_SETTLED = (
 
 
 class UnendedJobError(Exception):
-    """The wait for a service's job has ended, and the job has not."""
+    """The wait for a service's job has ended before the job did."""
 
 
 def settled(table: LoadedTable, job: str) -> Committed:
-    """A decided job, applied to its end if its application did not live to do so.
+    """Return what a committed job did; apply it to its end first if its application did not.
 
-    :raises OutcomeUnknownError: that is not possible just now.
+    :raises OutcomeUnknownError: the job could not be applied to its end just now.
     """
     if not table.is_closed(job):
         _log.info("%s is committed and not yet listable: applying it", job)
@@ -65,12 +67,14 @@ def settled(table: LoadedTable, job: str) -> Committed:
 def check_partitions(
     table: LoadedTable, committed: Committed, allowed: Collection[str], earlier: str | None = None
 ) -> None:
-    """See that a job changed no partition but those its run is about, and those out of which it
-    took what the run had loaded before.
+    """Check that a job changed only the partitions of its run.
 
-    :param allowed: none allows all.
-    :param earlier: the run's job before, whose files this one replaces wherever they lie.
-    :raises TaskResultsError: it did; the rows are there, so this is for a person to look at.
+    It may also remove the rows that an earlier job of the run had loaded into other partitions.
+
+    :param allowed: the partitions of the run; empty: all are allowed.
+    :param earlier: the run's job before, whose files this one replaces in any partition.
+    :raises TaskResultsError: the job changed other partitions. Its rows are visible, so this needs
+        action.
     """
     others = sorted(p.partition for p in committed.partitions if p.partition not in allowed)
     if allowed and others and earlier is not None:
@@ -89,11 +93,10 @@ def check_partitions(
 
 
 def check_waiting(waits: UnpublishedJob, allowed: Collection[str]) -> None:
-    """See that a job that waits to be published would change no partition but those its run is
-    about.
+    """Check that a job that waits to be published would change only the partitions of its run.
 
-    :param allowed: none allows all.
-    :raises TaskResultsError: it would; nobody sees its rows yet.
+    :param allowed: the partitions of the run; empty: all are allowed.
+    :raises TaskResultsError: it would change others. Its rows are not visible yet.
     """
     others = sorted(p.partition for p in waits.partitions if p.partition not in allowed)
     if allowed and others:
@@ -109,8 +112,10 @@ def check_waiting(waits: UnpublishedJob, allowed: Collection[str]) -> None:
 
 
 def jobs_of_run(table: LoadedTable, last: str) -> Iterator[Committed]:
-    """The jobs that hold a run's rows, the last one first: one that a plan has narrowed left other
-    partitions to the one before."""
+    """Yield the jobs that hold a run's rows, the last one first.
+
+    If a plan let a job make only some partitions again, the job before it holds the others.
+    """
     job: str | None = last
     while job is not None and (done := table.result(job)) is not None:
         yield done
@@ -118,8 +123,10 @@ def jobs_of_run(table: LoadedTable, last: str) -> Iterator[Committed]:
 
 
 def makes_no_other(table: LoadedTable, idempotency_key: str, partitions: Collection[str]) -> bool:
-    """Tell whether a run makes none but some partitions: it has made no other, or has committed
-    nothing, or there are none."""
+    """Return whether a run has made only partitions among those given.
+
+    True also if the run has committed nothing, or if the table has no partitions.
+    """
     job = table.job_of_key(idempotency_key)
     if job is None or UNPARTITIONED in partitions:
         return True
@@ -130,10 +137,11 @@ def makes_no_other(table: LoadedTable, idempotency_key: str, partitions: Collect
 def why_not_settled(
     found: SettledPartition, stands: str, losers: Collection[str], version: int
 ) -> str:
-    """Say why a run that has ended well has not settled a conflict over a partition; ``""``: it
-    has.
+    """Explain why a run that ended well has not settled a conflict over a partition.
 
-    :param version: that the plan had seen.
+    :param stands: the run that the plan lets stand; ``losers``: those that give way.
+    :param version: the partition's version that the plan had seen.
+    :return: ``""`` if the run has settled the conflict.
     """
     runs = found.runs
     if runs is not None and runs.stands == stands and {*losers} <= {*runs.losers}:
@@ -151,11 +159,13 @@ def why_not_settled(
 def tell_narrowing(
     table: LoadedTable, idempotency_key: str, earlier: str | None, is_retried: bool
 ) -> Narrowing | None:
-    """Say whether a plan lets a run make only some of its partitions again, or settle a conflict:
-    its application goes by that, and not every service shows what that says. Asks only where the
-    run has a job already, or its task was tried before.
+    """Read a run's plan: make only some of its partitions again, or settle a conflict.
 
-    :returns: what the plan says; ``None``: there is none.
+    The plan is also logged here: the application obeys it, and not every service shows the
+    application's log. It is read only if the run has a job already or its task had an earlier
+    attempt.
+
+    :return: the plan; ``None`` if there is none or it is over.
     """
     # On use: DAG files are parsed by processes that run nothing.
     from ...committer.commit.narrowed_run import read_narrowing
@@ -179,7 +189,7 @@ def tell_narrowing(
 
 
 def nothing_committed(table: LoadedTable, run: LoadRun, earlier: str | None) -> RefusedError:
-    """The error for an application that ended well and committed nothing under its run's key."""
+    """Build the error for an application that ended well, but committed nothing for its run."""
     stands = f" What an earlier try committed, {earlier}, stands." if earlier else ""
     return RefusedError(
         f"The application ended well, but committed no job of {run} to this table.{stands}",
@@ -191,15 +201,17 @@ def nothing_committed(table: LoadedTable, run: LoadRun, earlier: str | None) -> 
 
 
 def settle_killed(table: LoadedTable, run: LoadRun) -> None:
-    """After a try's application was killed: abort its jobs, or finish what it had decided. What
-    cannot be done now is logged, and left to the next try and to maintenance."""
+    """Abort an attempt's jobs after its application was killed, or finish those it had decided.
+
+    Failures are only logged: the next attempt or maintenance does the rest.
+    """
     from ...committer import Outcome
 
     try:
         own = [it.job for it in table.open_jobs() if run.owns(it.owner) and run.made(it.owner)]
         found = table.settle(own) if own else []
     except TableNotFoundError:
-        return  # A first job that took itself back meanwhile: nothing is left.
+        return  # The table's first job has removed the table meanwhile: nothing is left to do.
     except ZeroRenameError as error:
         _log.warning(_NOT_SETTLED, error)
         return
@@ -211,8 +223,10 @@ def settle_killed(table: LoadedTable, run: LoadRun) -> None:
 
 
 def log_what_is_left(table: LoadedTable, run: LoadRun) -> None:
-    """After a failed submission: say which jobs of the run are open. What this finds out must
-    not hide why the submission failed."""
+    """Log the run's jobs that are open after a failed submission.
+
+    An error of the store is only logged: it must not hide why the submission failed.
+    """
     try:
         left = [job for job in table.open_jobs() if run.owns(job.owner)]
     except ZeroRenameError as error:
@@ -224,8 +238,10 @@ def log_what_is_left(table: LoadedTable, run: LoadRun) -> None:
 
 
 def committed_before(table: LoadedTable, run: LoadRun) -> str:
-    """Say that a try whose application failed has committed a job; empty: it has not, or that
-    cannot be read."""
+    """Return a sentence about the job that a failed attempt had committed.
+
+    :return: empty if it had committed none, or if that cannot be read.
+    """
     try:
         job = table.job_of_key(run.idempotency_key)
         owner = None if job is None else table.owner_of(job)
@@ -238,15 +254,19 @@ def committed_before(table: LoadedTable, run: LoadRun) -> str:
 
 
 def told_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
-    """What the application of this try said of its failure; ``None`` where it said nothing, or
-    that cannot be read."""
+    """Read the failure that this attempt's application reported.
+
+    :return: ``None`` if it reported none, or if that cannot be read.
+    """
     told = last_failure(table, run)
     return told if told is not None and run.made(told.owner) else None
 
 
 def last_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
-    """Read what the last application of a run that failed said of it, in whatever try; ``None``
-    where none said anything, or that cannot be read."""
+    """Read the last failure that an application of a run reported, in any attempt.
+
+    :return: ``None`` if none was reported, or if that cannot be read.
+    """
     # On use: DAG files are parsed by processes that run nothing.
     from ...committer.commit.failures import read_failure
 
@@ -258,17 +278,20 @@ def last_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
 
 
 def was_overtaken(told: Failure, table: LoadedTable) -> bool:
-    """Tell whether a failure says that another job has changed a partition of the run."""
+    """Return whether a run failed because another job has changed one of its partitions."""
     return names_overtaken(told.error, told.key, told.gave_way or (), table.root)
 
 
 def names_overtaken(
     error: str, key: str | None, gave_way: Collection[str], root: TableRoot
 ) -> bool:
-    """Tell whether an error says that another job has changed a partition: by its class, and the
-    head that it names or, in a Delta table, which has none, the partitions in which they met.
+    """Return whether an error says that another job has changed a partition.
 
-    :param gave_way: these partitions.
+    It does if it is of such a class, and names a head or, in a Delta table without heads,
+    partitions.
+
+    :param error: the name of the error's class.
+    :param gave_way: partitions in which the run gave way to others.
     """
     if error not in _OVERTAKEN:
         return False
@@ -277,10 +300,10 @@ def names_overtaken(
 
 
 def in_words(told: Failure, table: LoadedTable, after_conflict: str | None = None) -> str:
-    """A failure as one line that begins with the application's own sentence.
+    """Return a failure as one line that begins with the application's own message.
 
-    :param after_conflict: the scheduler's remedy where another job has changed a partition: it runs
-        the application, which can only say that it be run.
+    :param after_conflict: the scheduler's remedy if another job has changed a partition. The
+        application's own remedy could only say to run it again, which is the scheduler's work.
     """
     if was_overtaken(told, table):
         told = replace(told, remedy=after_conflict or told.remedy)

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from ...committer.format.records.narrowing import Narrowing
     from .loaded_table import LoadedTable
 
-#: ``strftime`` codes that tell times of one day apart, and those that tell which offset they have.
+#: ``strftime`` codes that distinguish times of one day, and those that write the UTC offset.
 _TIME_OF_DAY, _OFFSET = frozenset("HIklMSfpPcXrRT"), frozenset("zZs")
 _CODE = re.compile(r"%[-_0^#:]*\d*[EO]?(.)")
-#: Between which a zone's clock changes are looked for.
+#: Period in which a zone's clock changes are searched.
 _YEARS = datetime(2000, 1, 1, tzinfo=UTC), datetime(2038, 1, 1, tzinfo=UTC)
-#: Every code of the C library's ``strftime`` and Python's ``%f``: any other stays as it stands.
+#: All codes of the C library's ``strftime``, and Python's ``%f``. Others would stay in the text.
 _CODES = frozenset("aAbBcCdDeFgGhHIjklmMnNpPrRsStTuUVwWxXyYzZf%")
 _PERCENT = re.compile(r"%[-_0^#:]*\d*[EO]?(.?)", re.DOTALL)
-#: A moment by which a format is tried while a DAG file is parsed.
+#: Sample time to try a format with while a DAG file is parsed.
 _SAMPLE = datetime(2013, 2, 1, 4, 5, 6, tzinfo=UTC)
 #: Partitions that one task may wait for.
 MOST_PARTITIONS = 10_000
@@ -35,9 +35,10 @@ _COMPONENT = re.compile(r"[^=/]+=[^/]+")
 
 
 def check_partition(partition: str) -> str:
-    """Return a Hive partition path, ``name=value`` by ``name=value``, without outer slashes.
+    """Return a Hive partition path, such as ``year=2013/month=2``, without outer slashes.
 
-    :raises InvalidInputError: it is none, which tells a template that rendered to ``None``.
+    :raises InvalidInputError: it is not a partition path, such as a template that rendered to
+        ``None``.
     """
     path = partition.strip().strip("/")
     for part in path.split("/"):
@@ -56,12 +57,12 @@ def listed_partitions(name: str, given: object, separator: str | None = None) ->
 
 
 def check_partition_format(partition_format: str, timezone: str) -> ZoneInfo:
-    """See that a format makes partition paths, and of no two moments whose runs differ the same
-    one; return the time zone.
+    """Check that a format makes partition paths, and different ones for different runs.
 
-    :raises InvalidInputError: no such zone, or one whose clock goes back, so that a time of the
-        day comes twice, and the format does not tell the two apart; a code that does not exist, or
-        a format that makes no path.
+    :return: the time zone.
+    :raises InvalidInputError: there is no such zone; the format has a code that does not exist, or
+        makes no partition path; or the zone's clock goes back, so that a time of the day comes
+        twice, and the format does not distinguish the two.
     """
     zone = time_zone(timezone)
     for found in _PERCENT.finditer(partition_format):
@@ -93,11 +94,12 @@ def check_partition_format(partition_format: str, timezone: str) -> ZoneInfo:
 
 
 def stored_partitions(table: LoadedTable, partitions: Sequence[str]) -> tuple[str, ...]:
-    """Partitions as their table spells them: ``day=01`` is its ``day=1``. As they are given where
-    there is no table of this package yet.
+    """Return partitions as their table spells them: ``day=1`` for ``day=01``.
 
-    :raises InvalidInputError: one that the table cannot have, which the writer would say after
-        Spark has started.
+    If there is no table of this package yet, they are returned as they are given.
+
+    :raises InvalidInputError: the table cannot have one of them. The writer would only find this
+        out after Spark has started.
     """
     spelling = table_spelling(table) if partitions else None
     if spelling is None:
@@ -107,8 +109,10 @@ def stored_partitions(table: LoadedTable, partitions: Sequence[str]) -> tuple[st
 
 
 def sure_partitions(table: LoadedTable, named: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the partitions that a load is known to write: those that it names, or the only one of
-    a table without partitions, under :data:`~.layout.UNPARTITIONED`.
+    """Return the partitions that a load is known to write before it runs.
+
+    These are the partitions that it names, or :data:`~.layout.UNPARTITIONED` for a table without
+    partitions.
 
     :param named: as the table spells them; ``None``: the load names none.
     """
@@ -121,7 +125,7 @@ def sure_partitions(table: LoadedTable, named: Sequence[str] | None) -> tuple[st
 
 
 def made_partitions(names: Sequence[str], planned: Narrowing | None) -> tuple[str, ...]:
-    """Pick the partitions that a run makes: not those that a plan leaves out."""
+    """Return the partitions that a run makes, without those that a plan leaves out."""
     if planned is None or planned.whole:
         return tuple(names)
     return tuple(it for it in names if it in planned.partitions)
@@ -130,10 +134,12 @@ def made_partitions(names: Sequence[str], planned: Narrowing | None) -> tuple[st
 def compared_partitions(
     written: Callable[[], Sequence[str]], planned: Narrowing | None
 ) -> tuple[str, ...]:
-    """Pick the partitions in which a run may give way to others: not those that a plan leaves out,
-    nor those in which it lets the run settle a conflict.
+    """Return the partitions in which a run may give way to others.
 
-    :param written: says which partitions the run is known to write.
+    Partitions that a plan leaves out are not among them, nor those where the plan lets the run
+    settle a conflict.
+
+    :param written: returns the partitions that the run is known to write.
     """
     settles = () if planned is None else planned.settles
     return tuple(it for it in made_partitions(written(), planned) if it not in settles)
@@ -141,30 +147,30 @@ def compared_partitions(
 
 @dataclass(frozen=True)
 class TableSpelling:
-    """How a table writes the names of its partitions: ``day=1`` for ``day=01``.
+    """A table's spelling of the names of its partitions: ``day=1`` for ``day=01``.
 
-    :param columns: those it is partitioned by.
+    :param columns: the partition columns.
     """
 
     schema: pa.Schema
     columns: Sequence[str]
 
     def partition(self, name: str) -> str:
-        """Return a partition as the table writes it.
+        """Return a partition as the table spells it.
 
-        :raises InvalidInputError: the table cannot have it.
+        :raises InvalidInputError: the table cannot have such a partition.
         """
         return self._written(name, self.columns)
 
     def directory(self, path: str) -> str:
-        """Return a partition, or a directory above partitions, as the table writes it.
+        """Return a partition, or a directory above partitions, as the table spells it.
 
-        :raises InvalidInputError: the table cannot have it.
+        :raises InvalidInputError: the table cannot have such a partition or directory.
         """
         return self._written(path, self.columns[: path.count("/") + 1])
 
     def is_partition(self, directory: str) -> bool:
-        """Tell whether a directory is a partition, below which no other lies."""
+        """Return whether a directory is a partition rather than a directory above partitions."""
         return directory.count("/") + 1 >= len(self.columns)
 
     def _written(self, path: str, columns: Sequence[str]) -> str:
@@ -175,26 +181,28 @@ class TableSpelling:
 
 
 def table_spelling(table: LoadedTable) -> TableSpelling | None:
-    """Find how a table writes its partitions' names; ``None``: there is no table yet."""
+    """Read a table's spelling of its partitions' names; ``None``: there is no table yet."""
     return TableSpelling(table.schema, table.partition_by) if table.exists() else None
 
 
 def table_directory(table: LoadedTable, path: str) -> str:
-    """A partition, or a directory above partitions, as its table spells it; as it is given where
-    there is no table yet.
+    """Return a partition, or a directory above partitions, as its table spells it.
 
-    :raises InvalidInputError: the table cannot have it.
+    If there is no table yet, it is returned as it is given.
+
+    :raises InvalidInputError: the table cannot have such a partition or directory.
     """
     spelling = table_spelling(table)
     return path if spelling is None else spelling.directory(path)
 
 
 def dated_partition(date: datetime, partition_format: str, timezone: str) -> str:
-    """The partition of a date.
+    """Return the partition of a date.
 
-    :param partition_format: ``strftime`` codes, as ``year=%Y/month=%-m/day=%-d``.
-    :param timezone: in which the date is taken.
-    :raises InvalidInputError: as :func:`check_partition_format`, or it makes no path of the date.
+    :param partition_format: ``strftime`` codes, such as ``year=%Y/month=%-m/day=%-d``.
+    :param timezone: the zone in which the date is written.
+    :raises InvalidInputError: as :func:`check_partition_format`, or the format makes no partition
+        path of this date.
     """
     zone = check_partition_format(partition_format, timezone)
     # A plain datetime: pendulum's own formatting gives '%-d' another meaning.
@@ -205,12 +213,14 @@ def dated_partition(date: datetime, partition_format: str, timezone: str) -> str
 def partitions_between(
     first: str | float | date, last: str | float | date, partition_format: str, timezone: str
 ) -> tuple[str, ...]:
-    """The partitions from one date to another, both included: of each hour where the format has
-    one, else of each day, or of the months or years that they lie in.
+    """Return the partitions from one date to another, both included.
 
-    :param first: as :func:`.read_time` takes it; a time without a zone is in ``timezone``. ``last``
-        without a time of the day is that day's end.
-    :raises InvalidInputError: as :func:`check_partition_format`; no such date, or the first is
+    If the format has an hour, there is a partition for each hour. Otherwise there is one for each
+    day, or for each month or year of these days.
+
+    :param first: as :func:`.read_time` takes it; a time without a zone is in ``timezone``.
+    :param last: likewise; without a time of the day it means the end of that day.
+    :raises InvalidInputError: as :func:`check_partition_format`; no such date; or the first is
         after the last.
     """
     zone = check_partition_format(partition_format, timezone)
@@ -224,7 +234,7 @@ def partitions_between(
     if set(_CODE.findall(partition_format)) & _TIME_OF_DAY:
         at, end, step = begin.astimezone(UTC), end.astimezone(UTC), timedelta(hours=1)
     else:
-        # Days by the clock on the wall: some have 23 hours.
+        # Days by local time: some have 23 hours.
         at, end = (it.astimezone(zone).replace(tzinfo=None) for it in (begin, end))
         at, step = at.replace(hour=0, minute=0, second=0, microsecond=0), timedelta(days=1)
     made: dict[str, None] = {}
@@ -242,10 +252,12 @@ def said_partitions(
     partition_format: str | None,
     timezone: str,
 ) -> tuple[str, ...] | None:
-    """The partitions that arguments name in one way of three; ``None`` where they name none.
+    """Return the partitions that arguments name; ``None`` if they name none.
 
-    :param dates: the first and the last one, as of :func:`partitions_between`.
-    :raises InvalidInputError: they name them in several ways, or half a range.
+    There are three ways: ``partition``, ``partitions``, or ``dates`` with a format.
+
+    :param dates: the first and the last date, as for :func:`partitions_between`.
+    :raises InvalidInputError: the arguments use several ways, or give half a range.
     """
     first, last = dates
     dated = first if first is not None else last
@@ -269,7 +281,7 @@ def said_partitions(
 
 
 def _goes_back(timezone: str) -> bool:
-    """Whether a zone's offset ever falls."""
+    """Return whether a zone's clock ever goes back."""
     return bool(clock_falls(ZoneInfo(timezone), *_YEARS))
 
 

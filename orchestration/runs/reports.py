@@ -1,4 +1,4 @@
-"""Reports that operators and sensors hand on by XCom: dictionaries that JSON can hold."""
+"""Reports of operators and sensors in XCom: dictionaries that JSON can represent."""
 
 from __future__ import annotations
 
@@ -12,25 +12,31 @@ if TYPE_CHECKING:
     from ...committer import Committed, UnpublishedJob
 
 
-#: Partitions in a text for a log.
+#: The most partitions in a text for a log.
 _SHOWN = 20
-#: What is said of each.
+#: Fields of each partition in a report.
 _COLUMNS = ("partition", "version", "rows", "files", "bytes", "removed")
 
 
 def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dict[str, Any]:
-    """A committed job as a dictionary.
+    """Return a committed job as a dictionary.
 
-    :param partitions: leave out all others; none leaves out nothing.
-    :return: ``job``, ``table``, ``files``, ``rows``, ``bytes``, ``decided_at`` (seconds, the
-        store's clock), ``repeated``, ``partitions`` (each with ``partition``, ``version``,
-        ``files``, ``rows``, ``bytes``, ``removed``), and where it is just one partition its
-        ``partition`` and ``version``. Of a merge ``row_changes``: ``inserted``, ``updated``,
-        ``deleted``, ``unchanged``, of all partitions that it read; ``partitions_left``, which it
-        left as they were; ``bytes_read``. Of a job that wrote only some partitions of its run
-        again, as a plan asked or since newer runs have the others, ``narrows``, the run's job
-        before, and ``rows_left_out``. Of one that left out rows of partitions which newer runs have
-        loaded ``superseded``, these with the jobs that wrote them last, and ``rows_left_out``.
+    :param partitions: report only these; empty: report all.
+    :return: ``job``, ``table``, ``files``, ``rows``, ``bytes``, ``decided_at`` (Unix seconds, store
+        clock), ``repeated``, and ``partitions`` (each with ``partition``, ``version``, ``files``,
+        ``rows``, ``bytes``, ``removed``). ``partition`` and ``version`` are those of the partition
+        if there is only one, else ``None``.
+
+        Some jobs have more:
+
+        * a merge: ``row_changes`` (``inserted``, ``updated``, ``deleted``, ``unchanged``, in all
+          partitions that it read), ``partitions_left`` (those it read and did not change), and
+          ``bytes_read``
+        * a job that wrote only some partitions of its run again, since a plan asked for these or
+          newer runs have loaded the others: ``narrows`` (the run's job before) and
+          ``rows_left_out``
+        * a job that left out partitions which newer runs have loaded: ``superseded`` (these
+          partitions, each with the job that wrote it last) and ``rows_left_out``
     """
     kept = [p for p in committed.partitions if not partitions or p.partition in partitions]
     report: dict[str, Any] = {
@@ -55,10 +61,10 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
 
 
 def unpublished_report(waiting: UnpublishedJob) -> dict[str, Any]:
-    """A job that waits to be published as a dictionary.
+    """Return a job that waits to be published as a dictionary.
 
-    :return: as :func:`commit_report`, without ``decided_at``, partitions at version 0; and
-        ``unpublished``, which is true, and ``kept_until`` (seconds, the store's clock).
+    :return: as :func:`commit_report`, but without ``decided_at`` and with partitions at version 0.
+        It also has ``unpublished``, which is true, and ``kept_until`` (Unix seconds, store clock).
     """
     entries = [{name: getattr(it, name) for name in _COLUMNS} for it in waiting.partitions]
     return {
@@ -72,21 +78,26 @@ def unpublished_report(waiting: UnpublishedJob) -> dict[str, Any]:
 
 
 def of_partitions(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What a report says of its partitions: each, and of all as :func:`totals`; ``partition`` and
-    ``version`` of a single one."""
+    """Return the fields of a report about its partitions.
+
+    :return: :func:`totals`, ``partitions``, and ``partition`` and ``version`` of a single one.
+    """
     alone = entries[0] if len(entries) == 1 else {"partition": None, "version": None}
     single = {name: alone[name] for name in ("partition", "version")}
     return {**totals(entries), "partitions": list(entries), **single}
 
 
 def totals(entries: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
-    """Their ``files``, ``rows`` and ``bytes``, ``None`` where those of one are not known."""
+    """Sum the ``files``, ``rows`` and ``bytes`` of partitions.
+
+    A sum is ``None`` if the number of one partition is not known.
+    """
     counts = {name: [entry[name] for entry in entries] for name in ("files", "rows", "bytes")}
     return {name: None if None in known else sum(known) for name, known in counts.items()}
 
 
 def one_line(report: dict[str, Any]) -> str:
-    """A commit report in one line of a log."""
+    """Return a commit report as one line for a log."""
     where = report["partition"] or counted(len(report["partitions"]), "partition")
     rows = "" if report["rows"] is None else f"{counted(report['rows'], 'row')} in "
     return (
@@ -105,7 +116,7 @@ def _changed(report: dict[str, Any]) -> str:
 
 
 def summary(report: dict[str, Any]) -> str:
-    """A commit report for a log: one line, and one for each partition, as far as they are few."""
+    """Return a commit report for a log: one line, and a table of up to 20 partitions."""
     entries = report["partitions"]
     rows = [[entry[name] for name in _COLUMNS] for entry in entries[:_SHOWN]]
     if not rows:
@@ -116,12 +127,12 @@ def summary(report: dict[str, Any]) -> str:
 
 
 def opening(**given: object) -> str:
-    """What is about to be loaded, a line each."""
+    """Return the facts of a load that begins, one line for each."""
     return "\n".join(f"{name:<13}{escaped(str(value))}" for name, value in given.items())
 
 
 def partitions_line(partitions: Sequence[str]) -> str:
-    """The partitions that a load may write, in one line of a log."""
+    """Return the partitions that a load may write, as one line for a log."""
     more = len(partitions) - _SHOWN
     shown = ", ".join(partitions[:_SHOWN]) or "whatever its rows have"
     return f"{shown}, and {more} more" if more > 0 else shown
@@ -132,7 +143,7 @@ def _number(value: int | None, of: str) -> str:
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as aligned text, for logs."""
+    """Return rows as a table of aligned text, for logs."""
     shown = [["" if cell is None else escaped(str(cell)) for cell in row] for row in rows]
     cells = [list(map(str, header)), *shown]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]

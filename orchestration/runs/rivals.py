@@ -1,4 +1,4 @@
-"""Wait of a run for the jobs of other runs that are at work on its partitions."""
+"""Wait for jobs of other runs that are at work on a run's partitions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def wait_for_rivals(
     on_conflict: OnConflict | None,
     run: str | None,
 ) -> None:
-    """Wait as long as jobs of other runs are at work on a run's partitions, before it begins one.
+    """Wait, before a run opens its job, until no job of another run is at work on its partitions.
 
-    :param partitions: as the table spells them; none: any.
-    :param mode: ``None``: only the application knows.
+    :param partitions: as the table spells them; empty: any.
+    :param mode: ``None``: only the application knows it.
     :param run: the run's idempotency key.
-    :raises CommitConflictError: one is at work after all that time, under *fail*. The other
-        policies decide as the job commits.
+    :raises CommitConflictError: such a job is still at work when the wait ends, under *fail*. The
+        other policies decide when the job commits.
     """
     waiting.wait_for_rivals(
         lambda: table.rival_jobs(partitions, mode is Mode.APPEND, run=run),

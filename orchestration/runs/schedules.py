@@ -1,4 +1,4 @@
-"""Starts of a schedule, and two of them that become one partition."""
+"""Starts of a schedule, and the search for two starts that become the same partition."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from itertools import islice
 
 #: Years after which weekdays fall on the same dates again.
 _CYCLE = 28
-#: Starts in a row that are compared: those of a cycle's days; and of a format that tells days
-#: apart, by which only starts of one day, or around a change of the clock, can be alike.
+#: The number of consecutive starts that are compared. The first number covers the days of a cycle.
+#: The second is for a format that distinguishes days: then only starts of one day, or around a
+#: change of the clock, can become the same partition.
 _IN_A_ROW, _NEIGHBOURS = 12_000, 400
-#: Time before and after a change of the clock in which its starts are compared; and starts that
-#: are compared from a day before on, since a time that the clock leaves out may become one of the
-#: next day.
+#: Around a change of the clock, starts are compared that lie at most so long before or after it;
+#: and so many starts from a day before it on, since a time that the clock leaves out may become a
+#: time of the next day.
 _AROUND, _FROM_A_DAY_BEFORE = timedelta(hours=3), 60
-#: Codes of ``strftime`` that always write as many digits, and those of them that make a date.
+#: Codes of ``strftime`` with a fixed number of digits, and sets of them that determine a date.
 _FIXED = re.compile(r"%([YmdFjGVuHMS])|[^%]")
 _DATES = ({"Y", "m", "d"}, {"F"}, {"Y", "j"}, {"G", "V", "u"})
-#: Days between two looks at a zone's offset: offsets last longer, Morocco's of Ramadan included.
+#: Step of the search for changes of a zone's offset. Every offset lasts longer, also Morocco's
+#: during Ramadan.
 _STEP = timedelta(days=7)
 
 
@@ -29,9 +31,9 @@ _STEP = timedelta(days=7)
 class Schedule:
     """The starts of a schedule's runs, or of the time windows of partition keys.
 
-    :param starts: those at a moment and after it, in order.
-    :param first: nothing starts before it.
-    :param last: nothing starts after it; ``None``: the schedule has no end.
+    :param starts: yields the starts from a moment on, in order.
+    :param first: no run starts before it.
+    :param last: no run starts after it; ``None``: the schedule has no end.
     :param zones: the time zones of the schedule and of the partitions.
     """
 
@@ -42,7 +44,7 @@ class Schedule:
 
     @property
     def end(self) -> datetime:
-        """The last moment that is looked at: a cycle of the calendar from now."""
+        """End of the period to compare: the schedule's, or a cycle of the calendar from now."""
         if self.last is not None:
             return self.last
         return max(self.first, datetime.now(UTC)) + timedelta(days=_CYCLE * 366)
@@ -53,10 +55,11 @@ def starts_of_one_partition(
 ) -> tuple[datetime, datetime] | None:
     """Find two starts of a schedule that become the same partition.
 
-    All starts of a cycle of the calendar are compared with each other, of a schedule with several
-    starts a day one of each day, and all of them for some weeks and around changes of the clock.
+    All starts of a cycle of the calendar are compared with each other. If the schedule has several
+    starts a day, one start of each day is compared, and all starts of some weeks and around changes
+    of the clock.
 
-    :param partition_of: ``None``: the start is refused as a partition.
+    :param partition_of: the partition of a start; ``None`` if it cannot have one.
     :param days_differ: two days of the cycle never become the same partition.
     """
     seen: dict[str, datetime] = {}
@@ -65,7 +68,7 @@ def starts_of_one_partition(
         if partition is None:
             continue
         other = seen.setdefault(partition, start)
-        # By the moment: of one zone's times Python compares what the clock on the wall shows.
+        # Compare Unix seconds: Python compares times of one zone by their local time.
         if other.timestamp() != start.timestamp():
             first, second = sorted((other, start), key=datetime.timestamp)
             return first, second
@@ -98,10 +101,10 @@ def _compared(schedule: Schedule, days_differ: bool) -> Iterator[datetime]:
 
 @lru_cache
 def tells_days_apart(partition_format: str, first: date, last: date) -> bool:
-    """Whether a format of ``strftime`` writes no two days between two dates alike."""
+    """Return whether a ``strftime`` format writes all days between two dates differently."""
     codes = set(_FIXED.findall(partition_format))
     if _FIXED.sub("", partition_format) == "" and any(needed <= codes for needed in _DATES):
-        return True  # Each code's digits stand at places of their own.
+        return True  # Each code's digits always have the same place in the text.
     days = (last - first).days + 1
     midnight = datetime(first.year, first.month, first.day)
     made = {(midnight + timedelta(days=n)).strftime(partition_format) for n in range(days)}
@@ -110,7 +113,7 @@ def tells_days_apart(partition_format: str, first: date, last: date) -> bool:
 
 @lru_cache
 def clock_changes(zone: tzinfo, first: datetime, last: datetime) -> tuple[datetime, ...]:
-    """The first whole hours, in UTC, after a zone's clock went back or forward."""
+    """Return the first whole hours, in UTC, after a zone's clock went back or forward."""
     found, hour = [], timedelta(hours=1)
     at = first.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     before = _offset(zone, at)
@@ -127,20 +130,22 @@ def clock_changes(zone: tzinfo, first: datetime, last: datetime) -> tuple[dateti
 
 
 def clock_falls(zone: tzinfo, first: datetime, last: datetime) -> tuple[datetime, ...]:
-    """Those of the changes at which the clock goes back: it shows some times twice."""
+    """Return the changes at which a zone's clock goes back, so that it shows some times twice."""
     hour = timedelta(hours=1)
     changes = clock_changes(zone, first, last)
     return tuple(at for at in changes if _offset(zone, at) < _offset(zone, at - hour))
 
 
 def leaves_out_midnight(zone: tzinfo, first: datetime, last: datetime) -> bool:
-    """Whether a zone's clock goes forward over a midnight, so that a time which it leaves out is
-    one of the next day."""
+    """Return whether a zone's clock ever goes forward over a midnight.
+
+    Then a time that the clock leaves out becomes a time of the next day.
+    """
     hour = timedelta(hours=1)
     changes = clock_changes(zone, first, last)
     return any(
         _offset(zone, at) > _offset(zone, at - hour)
-        # By the former clock it would still be the day before.
+        # By the offset before the change it would still be the day before.
         and (at + _offset(zone, at - hour)).date() < (at + _offset(zone, at)).date()
         for at in changes
     )

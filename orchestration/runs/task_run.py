@@ -1,8 +1,8 @@
-"""Identity of one execution of a task, as far as the commit protocol cares.
+"""Identity of one attempt of a task, for the commit protocol.
 
-A job's idempotency key names DAG, run, task and map index, and not the try: try 2 must find what
-try 1 committed. Whether an earlier commit under the key is to be reported or replaced depends
-on why the task runs again, which :meth:`TaskRun.on_repeat` tells.
+A job's idempotency key names DAG, run, task and map index, but not the attempt: attempt 2 must find
+the commit of attempt 1. An earlier commit under the key is reported or replaced. This depends on
+why the task runs again: :meth:`TaskRun.on_repeat` decides.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from ...committer.format.handoff import Handoff
 if TYPE_CHECKING:
     from ...committer import Owner
 
-#: What the operators take for ``on_repeat``; ``auto`` becomes one of the others.
+#: Values of the operators' argument ``on_repeat``; ``auto`` becomes one of the others.
 ON_REPEAT = ("auto", "skip", "replace_own", "append")
 
 
 def idempotency_key_of(dag_id: str, run_id: str, task_id: str, map_index: int | None = None) -> str:
-    """The idempotency key of a task's run; also a macro, ``macros.zero_rename.idempotency_key_of``.
+    """Return the idempotency key of a task's run.
+
+    In templates it is the macro ``macros.zero_rename.idempotency_key_of``.
 
     :param map_index: index of a mapped task; ``None`` and -1 mean a task that is not mapped.
     :return: such as ``flights/scheduled__2013-02-01T00:00:00+00:00/load``; parts are escaped,
@@ -36,7 +38,7 @@ def idempotency_key_of(dag_id: str, run_id: str, task_id: str, map_index: int | 
 
 @dataclass(frozen=True)
 class NamedTask:
-    """A task of a run, such as an idempotency key names.
+    """A task of a run, as an idempotency key names it.
 
     :param map_index: -1 for a task that is not mapped.
     """
@@ -48,7 +50,7 @@ class NamedTask:
 
     @staticmethod
     def of(owner: Owner) -> NamedTask | None:
-        """The task that runs a job; ``None``: it is none of Airflow's."""
+        """Return the task that runs a job; ``None`` if the owner is not a task of Airflow."""
         if not owner.dag_id or not owner.run_id or not owner.task_id:
             return None
         index = -1 if owner.map_index is None else owner.map_index
@@ -56,7 +58,7 @@ class NamedTask:
 
     @property
     def state_name(self) -> str:
-        """Its name among the states of a run's tasks (``get_task_states`` of Airflow's SDK)."""
+        """The task's name among the states of a run's tasks (Airflow SDK's ``get_task_states``)."""
         return f"{self.task_id}_{self.map_index}" if self.map_index >= 0 else self.task_id
 
     def __str__(self) -> str:
@@ -65,7 +67,8 @@ class NamedTask:
 
 
 def task_of(idempotency_key: str) -> NamedTask | None:
-    """The inverse of :func:`idempotency_key_of`; ``None`` for a key that is not made by it."""
+    """Return the task of an idempotency key; ``None`` if :func:`idempotency_key_of` made no such
+    key."""
     parts = idempotency_key.split("/")
     if len(parts) not in (3, 4) or not all(parts) or not "".join(parts[3:] or "0").isdecimal():
         return None
@@ -75,13 +78,14 @@ def task_of(idempotency_key: str) -> NamedTask | None:
 
 @dataclass(frozen=True)
 class TaskRun:
-    """One execution of a task.
+    """One attempt of a task.
 
-    :param try_number: counts on over retries *and* clears.
-    :param first_try: the try with which the present series began: 1, or the first after the
-        task was last cleared; as far as the task's retries are what they were then.
-    :param series: tells this series of tries from those before the task was cleared, and from
-        those of a run of the same id that was deleted; ``None`` where the context has no run.
+    :param try_number: Airflow's number of the attempt; it counts on over retries *and* clears.
+    :param first_try: the number of the first attempt since the task was last cleared, or 1. It is
+        right only if the number of the task's retries has not changed since then.
+    :param series: identifies the attempts since the task was last cleared. It differs from that of
+        earlier attempts, and from that of a deleted run with the same id. ``None`` if the context
+        has no run.
     """
 
     dag_id: str
@@ -101,16 +105,16 @@ class TaskRun:
         return self.try_number == 1
 
     def on_repeat(self, asked: str, committed_by: Owner | None = None) -> str:
-        """What to do if this run has committed before.
+        """Return what to do if this run has committed before.
 
-        ``auto``: where an earlier try of the present series committed, this is a retry, and
-        that commit is reported (``skip``). Else the task was cleared, as by a backfill that
-        reprocesses, or its run was made anew: it is meant to load again, and replaces what it
-        loaded (``replace_own``). Where the two cannot be told apart, replacing is the choice
-        that leaves the right rows either way.
+        ``auto`` becomes ``skip`` if the commit is of an attempt since the task was last cleared:
+        then this is a retry, and the commit is reported. It becomes ``replace_own`` if the task was
+        cleared since, for example by a backfill that reprocesses, or if its run was deleted and
+        made again: then it should load again and replace its former rows. If the two cases cannot
+        be distinguished, it becomes ``replace_own``, which leaves the right rows in both cases.
 
         :param asked: one of :data:`ON_REPEAT`.
-        :param committed_by: the owner of that commit; ``None`` where there is none or it is not
+        :param committed_by: the owner of that commit; ``None`` if there is none or it is not
             known.
         """
         if asked != "auto":
@@ -121,7 +125,7 @@ class TaskRun:
         return "skip" if self.retries(committed_by) else "replace_own"
 
     def handoff(self) -> Handoff:
-        """What its application is told of it: the job's idempotency key and owner."""
+        """Return the hand-off for the application: the job's idempotency key and owner."""
         return Handoff(
             idempotency_key=self.idempotency_key,
             dag=self.dag_id,
@@ -134,7 +138,7 @@ class TaskRun:
 
     @property
     def owner(self) -> Owner:
-        """Who its jobs' records say runs them."""
+        """The owner that the records of its jobs name."""
         return self.handoff().owner
 
     @property
@@ -142,31 +146,33 @@ class TaskRun:
         return NamedTask(self.dag_id, self.run_id, self.task_id, self.map_index)
 
     def owns(self, owner: Any) -> bool:
-        """Whether a job's owner is this run's task, in whatever try."""
+        """Return whether a job's owner is this run's task, in any attempt."""
         return NamedTask.of(owner) == self.named
 
     def made(self, owner: Owner | None) -> bool:
-        """Whether it was this very try that made a job of this run, as far as is known.
+        """Return whether this attempt made a job of this run; true if the owner is unknown.
 
-        A run counts its tries over clears, so the number tells a try from all others, unless the
-        run was made anew.
+        The number of an attempt counts on over clears. So it is unique, unless the run was deleted
+        and made again.
         """
         if owner is None or owner.try_number is None:
             return True
         return self._is_of_this_run(owner) and owner.try_number == self.try_number
 
     def retries(self, owner: Owner) -> bool:
-        """Whether this try is a retry of one that made a job of this run: no clear of the task came
-        between them that is known of."""
+        """Return whether this attempt is a retry of the attempt that made a job of this run.
+
+        It is not if the task is known to have been cleared between the two.
+        """
         number = owner.try_number
-        # The series alone would miss a clear after which max_tries is what it was because the
-        # task's retries were lowered by just as much.
+        # The series alone would miss a clear if max_tries is the same after it, because the task's
+        # retries were lowered by just as much.
         is_before = number is not None and self.first_try <= number < self.try_number
         is_same = owner.cleared is None or self.owner.cleared in (None, owner.cleared)
         return is_before and is_same and self._is_of_this_run(owner)
 
     def _is_of_this_run(self, owner: Owner) -> bool:
-        """Whether a job's run is this one, and was not deleted and made anew since."""
+        """Return whether a job is of this run, and not of a deleted run with the same id."""
         return owner.run_began is None or self.owner.run_began in (None, owner.run_began)
 
     def __str__(self) -> str:
@@ -178,7 +184,7 @@ class TaskRun:
 
 
 def check_on_repeat(value: str) -> str:
-    """Return ``value`` if it is one of :data:`ON_REPEAT`.
+    """Return ``value`` after checking that it is one of :data:`ON_REPEAT`.
 
     :raises InvalidInputError: it is not.
     """
