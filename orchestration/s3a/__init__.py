@@ -1,1 +1,1 @@
-"""Loads by Hadoop's S3A committers from a run."""
+"""Loads of a scheduler's run by Hadoop's S3A committers."""

@@ -49,7 +49,7 @@ ENVIRONMENT_PROVIDER = (
 PROVIDER_KEY = "spark.hadoop.fs.s3a.aws.credentials.provider"
 
 
-#: What settings begin with that select a committer and steer it; none has a secret.
+#: Prefixes of the settings that select and configure a committer. None of these holds a secret.
 _STEERING = (
     *("fs.s3a.committer.", "fs.s3a.buffer.dir", "fs.s3a.fast.upload.buffer", "fs.s3a.multipart."),
     *("mapreduce.outputcommitter.", "mapreduce.fileoutputcommitter."),
@@ -58,19 +58,21 @@ _STEERING = (
 
 
 def committer_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return those of some settings that select a committer and steer it, Hadoop's by their bare
-    names, as a load's report has them."""
+    """Return the settings that select and configure a committer, as a load's report has them.
+
+    Hadoop's settings have their own names, without ``spark.hadoop.``.
+    """
     bare = {name.removeprefix("spark.hadoop."): value for name, value in settings.items()}
     return {name: bare[name] for name in sorted(bare) if name.startswith(_STEERING)}
 
 
 @dataclass(frozen=True)
 class SparkCall:
-    """The arguments of a submission that the checks look at.
+    """The arguments of a submission that the checks need.
 
-    :param application: its file, as spark-submit is given it.
-    :param conf: the operator's.
-    :param env_vars: the operator's, on top of the worker's environment.
+    :param application: the application's file, as spark-submit gets it.
+    :param conf: of the operator.
+    :param env_vars: of the operator, on top of the worker's environment.
     """
 
     application: str
@@ -82,7 +84,7 @@ class SparkCall:
 
 @dataclass(frozen=True)
 class LoadRequest:
-    """What is to be loaded, by which committer.
+    """The destination, the mode, the partitions and the committer of a load.
 
     :param mode: ``None`` leaves it to the application.
     """
@@ -94,7 +96,7 @@ class LoadRequest:
 
     @property
     def first_write(self) -> PlannedWrite | None:
-        """The first that the application's ``save()`` will do, where that is known from here."""
+        """The first write of the application's ``save()``; ``None`` if it is not known here."""
         columns = tuple(p.partition("=")[0] for p in "".join(self.partitions[:1]).split("/") if p)
         if self.mode is None or (self.mode is not Mode.APPEND and not self.partitions):
             return None
@@ -102,10 +104,10 @@ class LoadRequest:
 
 
 def asked_options(encryption: Encryption | None, *given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is asked of the committer; its encryption as it is said for all tables, unless it
-    is asked for here.
+    """Return the options of the committer.
 
-    :param given: options, each of which wins over those before.
+    :param encryption: the default for all tables; an option ``encryption`` wins over it.
+    :param given: options by name; each dictionary wins over those before it.
     """
     options = {name: value for said in given for name, value in said.items()}
     if encryption is None or "encryption" in options:
@@ -115,10 +117,10 @@ def asked_options(encryption: Encryption | None, *given: Mapping[str, Any]) -> d
 
 
 def encryption_of(options: Mapping[str, Any]) -> Encryption | None:
-    """The encryption of a load's files, for the records beside them.
+    """Return the encryption of a load's files; the records beside them have the same.
 
-    :param options: as of :func:`render`.
-    :raises InvalidInputError: a value that it cannot have.
+    :param options: as for :func:`render`.
+    :raises InvalidInputError: an invalid value.
     """
     return Encryption.named(options.get("encryption"), options.get("encryption_key"))
 
@@ -130,16 +132,16 @@ def render(
     run: str,
     passes_keys: bool,
 ) -> dict[str, str]:
-    """The Spark settings of a load; no credentials among them.
+    """Return the Spark settings of a load, without credentials.
 
     :param options: members of :class:`~.s3a.hadoop.settings.S3ASettings`, as users give them.
-    :param store: those that say where the store is.
-    :param run: the try's UUID.
-    :param passes_keys: the AWS variables with keys are handed over.
-    :raises InvalidInputError: an option that does not exist, or a value that it cannot have.
+    :param store: the members that locate the store.
+    :param run: the attempt's UUID.
+    :param passes_keys: the application gets keys by AWS's environment variables.
+    :raises InvalidInputError: an option that does not exist, or an invalid value.
     """
     check_options(options)
-    # Where an application without save() leaves the report of its one write.
+    # An application without save() leaves the report of its one write here.
     reports = f"s3a://{load.root.bucket}/{ledger.report_prefix(load.root, run, 0)}"
     given: dict[str, Any] = {"summary_report_dir": reports, **options}
     if load.committer is Committer.PARTITIONED and load.mode is not None:
@@ -151,11 +153,11 @@ def render(
 def check_submission(
     load: LoadRequest, call: SparkCall, conf: Mapping[str, str], table: Table
 ) -> dict[str, str]:
-    """Look at what will be in force, before anything is submitted. Logs the warnings.
+    """Check the settings that will be in force, before anything is submitted. Log the warnings.
 
-    :param conf: of :func:`render`.
-    :return: what is in force of :func:`committer_settings`.
-    :raises SettingsRefusedError: it would lose or double rows, or cannot work.
+    :param conf: the result of :func:`render`.
+    :return: those of :func:`committer_settings`, with the values in force.
+    :raises SettingsRefusedError: the load would lose or double rows, or cannot work.
     :raises ZeroRenameError: as :func:`.write_plan.check_destination`.
     """
     check_destination(table, load.committer)
@@ -164,7 +166,7 @@ def check_submission(
     environ |= find_spark(environ, cluster.binary)
     base = Path(named) if named else default_properties(environ)
     first = load.first_write
-    # What save() says by write: how it overwrites, always.
+    # Settings of each write of save(). The first, how it overwrites, is always given.
     said = {PARTITION_OVERWRITE_KEY: "static", **(first.settings if first else {})}
     prefixed = {k if k.startswith("spark.") else f"spark.hadoop.{k}": v for k, v in said.items()}
     in_force = [
@@ -174,7 +176,7 @@ def check_submission(
         (layers.SPARK_DEFAULTS, {} if base is None else read_properties(base)),
         *([] if cluster.runs_driver else [hadoop_layer(environ)]),
     ]
-    # Where the driver runs elsewhere, so does its Spark: save() looks there.
+    # If the driver runs elsewhere, its Spark is there, too: save() checks the version there.
     home = None if cluster.runs_driver else submitting_home(environ, cluster.binary)
     facts = JobFacts(
         committer=load.committer,
@@ -203,12 +205,12 @@ def check_on_service(
     table: Table,
     strict: bool,
 ) -> dict[str, str]:
-    """Look at what will be in force in a service's job, before it is submitted. Logs the warnings.
+    """Check the settings of a service's job, before it is submitted. Log the warnings.
 
-    :param conf: of :func:`render`.
-    :param strict: refuse what cannot be seen; else it is logged.
-    :returns: the settings that the request gets.
-    :raises SettingsRefusedError: it would lose or double rows, or cannot work.
+    :param conf: the result of :func:`render`.
+    :param strict: refuse the load if a setting cannot be read; otherwise this is logged.
+    :return: the settings that the request gets.
+    :raises SettingsRefusedError: the load would lose or double rows, or cannot work.
     :raises ZeroRenameError: as :func:`.write_plan.check_destination`.
     """
     check_destination(table, load.committer)
@@ -225,8 +227,10 @@ def check_on_service(
 
 
 def _overwrites_alone(application: str) -> bool:
-    """Whether an application overwrites by Spark's own writer, and does not know :func:`save`, as
-    far as its text tells; one elsewhere, as on a cluster's own storage, tells nothing."""
+    """Return whether an application's text overwrites by Spark's own writer, not by :func:`save`.
+
+    False also if the text cannot be read here, for example if it is on a cluster's storage.
+    """
     try:
         text = Path(application).read_text("utf-8") if application.endswith(".py") else ""
     except (OSError, UnicodeDecodeError):

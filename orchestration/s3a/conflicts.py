@@ -1,9 +1,10 @@
-"""Conflicts of runs that load by Hadoop's committers: which gives way, and what is said of it.
+"""Conflicts of runs that load by Hadoop's committers: the run that gives way, and its errors.
 
-Nothing binds such a job's commit to what it found, so runs are kept from meeting: a try is on
-record before it looks, and one that sees another at work gives way (:mod:`~.s3a.runs.rivals`). What
-slips through, since a run counted as dead or another program wrote, is found after the commit: no
-policy can undo that, and the task says so at each try until somebody loads the partitions again.
+The commit of such a job cannot depend on the state that it found. So runs are kept apart: an
+attempt writes its record before it looks for others, and one that sees another at work gives way
+(:mod:`~.s3a.runs.rivals`). Some conflicts are only found after the commit: a run that counted as
+dead has written, or another program. No policy can undo these. The task fails with the conflict at
+each attempt until the partitions are loaded again.
 """
 
 from __future__ import annotations
@@ -49,22 +50,22 @@ _UNREAD = (
 
 @dataclass(frozen=True)
 class ConflictPolicy:
-    """What a load does about other runs of its partitions.
+    """Policy of a load for other runs of its partitions.
 
-    :param on_conflict: ``last_wins`` only notes them.
-    :param on_superseded: of partitions that newer runs have loaded, under *newest_run*.
+    :param on_conflict: ``last_wins`` only reports them.
+    :param on_superseded: for partitions that newer runs have loaded, under *newest_run*.
     """
 
     on_conflict: OnConflict = OnConflict.FAIL
     on_superseded: OnSuperseded = OnSuperseded.FAIL
 
 
-#: Where nothing is said.
+#: The policy if none is given.
 USUAL = ConflictPolicy()
 
 
 def check_policy(policy: ConflictPolicy, mode: Mode | None, names_partitions: bool) -> None:
-    """Refuse a policy that Hadoop's committers cannot keep to.
+    """Refuse a policy that Hadoop's committers cannot keep.
 
     :raises InvalidInputError: *newest_run* without partitions, or without a mode; skipping without
         *newest_run*.
@@ -88,20 +89,20 @@ def find_rivals(
     planned: Mapping[str, int] | None = None,
     waits: bool = False,
 ) -> tuple[TryRecord, ...]:
-    """Find other runs at work on the partitions of a try, before anything is submitted.
+    """Find other runs at work on the partitions of an attempt, before anything is submitted.
 
-    :param mine: the try, which is on record.
-    :param planned: of a try that settles a conflict, how many tries of other runs had loaded each
-        partition as that was planned. Its rank is not compared.
-    :param waits: the try waits for them. What one that is at work has committed, it asks when that
-        has ended.
-    :raises CommitConflictError: the try settles a conflict, and another run has loaded since.
-    :raises OutcomeUnknownError: nobody can tell whether one is at work, or has loaded the
-        partitions, also since the record of a try cannot be read.
+    :param mine: the attempt, whose record is written already.
+    :param planned: for an attempt that settles a conflict: by partition, the number of attempts of
+        other runs that had loaded it when the settlement was planned. Its rank is not compared.
+    :param waits: the attempt waits for the runs at work. It asks for their commits when they have
+        ended.
+    :raises CommitConflictError: the attempt settles a conflict, and another run has loaded since.
+    :raises OutcomeUnknownError: it is not known whether another run is at work or has loaded the
+        partitions, for example since the record of an attempt cannot be read.
     :raises SupersededRunError: newer runs have loaded the partitions, or a conflict over them was
-        settled against this one.
+        settled against this run.
     """
-    # First, so that one which ends between the two looks is seen by the second.
+    # Before the loads: a run that ends between the two queries then shows in the second.
     found = table.run(living_rivals(table.root, mine))
     loads_are_asked = (
         planned is not None
@@ -129,9 +130,9 @@ def find_rivals(
 def _unread(
     table: Table, mine: TryRecord, damage: str, settles: bool = False
 ) -> OutcomeUnknownError:
-    """Build the error of a try beside the record of another one that cannot be read.
+    """Build the error of an attempt for which the record of another attempt cannot be read.
 
-    :param settles: the try settles a conflict, which it does under no policy then.
+    :param settles: the attempt settles a conflict; then no other policy is a remedy.
     """
     remedy = "Restore that object from a version or backup"
     other = "" if settles else "; or choose on_conflict='last_wins', which does not ask"
@@ -152,13 +153,13 @@ def refuse_rivals(
 ) -> None:
     """Give way to other runs that are at work, before anything is submitted.
 
-    :param waiting: how long the try has waited for them; ``None``: it does not wait.
-    :raises CommitConflictError: under *fail* another run is at work that opened before, or in the
-        same second and this one gives way. Final: the next try would not see it, and write over
-        its rows.
-    :raises OutcomeUnknownError: one that was to give way goes on, since it did not see this one; or
-        it is at work, and the policy is *newest_run*: which is newer is asked again when it has
-        ended.
+    :param waiting: the time that the attempt has waited for them; ``None``: it does not wait.
+    :raises CommitConflictError: under *fail*, another run is at work that opened before this one,
+        or in the same second so that this one gives way. This is final: a retry might not see the
+        other run any more, and would write over its rows.
+    :raises OutcomeUnknownError: a run that should have given way goes on, since it did not see this
+        one. Or another run is at work under *newest_run*: a retry asks which run is newer when the
+        other one has ended.
     """
     if not rivals:
         return
@@ -188,9 +189,11 @@ def refuse_rivals(
 
 
 def keeps_its_turn(mine: TryRecord, rivals: Iterable[TryRecord]) -> bool:
-    """Tell whether a try stays on record: all that it sees opened in the same second and give way
-    to it, if they have seen it. Of two, the one with the lower rank gives way, and of equal ranks
-    the one with the lower UUID."""
+    """Return whether all rivals of an attempt give way to it.
+
+    They do if they opened in the same second, have seen this attempt, and come before it: the
+    attempt with the lower rank gives way, and with equal ranks the one with the lower UUID.
+    """
     return all(it.opened_at == mine.opened_at and _is_before(it, mine) for it in rivals)
 
 
@@ -203,16 +206,20 @@ def _is_before(other: TryRecord, mine: TryRecord) -> bool:
 
 
 def was_tried(mine: TryRecord, policy: ConflictPolicy) -> bool:
-    """Tell whether a try may be of a run against which a conflict was settled: of a task that was
-    tried before, and does not say *last_wins*."""
+    """Return whether a conflict may have been settled against the run of an attempt.
+
+    That takes an earlier attempt of the task; and under *last_wins* it does not matter.
+    """
     may_lose = policy.on_conflict is not OnConflict.LAST_WINS
     return may_lose and (mine.owner.try_number or 1) > 1
 
 
 def _refuse_moved(table: Table, mine: TryRecord, planned: Mapping[str, int], loads: Loads) -> None:
-    """:raises CommitConflictError: another run has loaded a partition since it was planned that
-    this one settles a conflict.
-    :raises OutcomeUnknownError: nobody knows whether one has."""
+    """Refuse to settle a conflict over partitions that have changed since the plan.
+
+    :raises CommitConflictError: another run has loaded one of them since.
+    :raises OutcomeUnknownError: it is not known whether another run has.
+    """
     for it in loads.doubtful:
         raise _in_doubt(table, mine, "Another run", it)
     numbers = {name: it.number for name, it in loads.partitions.items()}
@@ -229,10 +236,15 @@ def _refuse_moved(table: Table, mine: TryRecord, planned: Mapping[str, int], loa
 
 
 def _refuse_superseded(table: Table, mine: TryRecord, policy: ConflictPolicy, loads: Loads) -> None:
-    """:raises SupersededRunError: newer runs have loaded all partitions, or some, or a conflict was
-    settled against this one; a committer of Hadoop's cannot leave out some.
-    :raises InvalidInputError: ranks of two kinds.
-    :raises OutcomeUnknownError: nobody knows whether a newer run has loaded some."""
+    """Refuse a run that gives way in some of its partitions.
+
+    Hadoop's committers cannot leave out only some of them.
+
+    :raises SupersededRunError: newer runs have loaded one of the partitions, or a conflict over it
+        was settled against this run.
+    :raises InvalidInputError: ranks of two kinds, which cannot be compared.
+    :raises OutcomeUnknownError: it is not known whether a newer run has loaded one of them.
+    """
     compares = policy.on_conflict is OnConflict.NEWEST_RUN
     found = superseding(loads, mine, compares)
     if not found:
@@ -248,11 +260,11 @@ def _refuse_superseded(table: Table, mine: TryRecord, policy: ConflictPolicy, lo
 
 
 def superseding(loads: Loads, mine: TryRecord, compares: bool) -> dict[str, SupersededBy]:
-    """Find the partitions in which the run of a try gives way.
+    """Find the partitions in which the run of an attempt gives way.
 
-    :param compares: whether it gives way to newer runs; else only where a conflict was settled
-        against it.
-    :raises InvalidInputError: ranks of two kinds.
+    :param compares: the run also gives way to newer runs; otherwise only in partitions where a
+        conflict was settled against it.
+    :raises InvalidInputError: ranks of two kinds, which cannot be compared.
     """
     run = mine.idempotency_key
     return {
@@ -270,14 +282,20 @@ def superseding(loads: Loads, mine: TryRecord, compares: bool) -> dict[str, Supe
 
 
 def settled_against(table: Table, mine: TryRecord) -> SupersededRunError | None:
-    """Build the error of a run that has committed beside another one, once that conflict is settled
-    against it; ``None``: it is not."""
+    """Build the error of a run that committed in a conflict which was settled against it.
+
+    :return: ``None`` if no conflict was settled against it.
+    """
     found = superseding(table.run(loads_of_others(table.root, mine)), mine, compares=False)
     return superseded_run(found, skips=False) if found else None
 
 
 def _refuse_doubtful(table: Table, mine: TryRecord, doubtful: Iterable[TryRecord]) -> None:
-    """:raises OutcomeUnknownError: one of them is a newer run, which may have committed."""
+    """Refuse a run while a newer one may have committed.
+
+    :param doubtful: attempts of other runs whose end is not known.
+    :raises OutcomeUnknownError: one of them is newer.
+    """
     for it in doubtful:
         if NO_RANKS.after(it.rank, replaces(it)).supersede(mine.rank, replaces(mine)):
             raise _in_doubt(table, mine, "A newer run", it)
@@ -295,9 +313,12 @@ def _in_doubt(table: Table, mine: TryRecord, who: str, other: TryRecord) -> Outc
 
 
 def ended_before(table: Table, mine: TryRecord) -> frozenset[str]:
-    """Return the UUIDs of tries of other runs of the partitions that ended in the second in which a
-    try opened. Asked before anything is submitted: the store's times have whole seconds. None
-    where a record cannot be read, which :func:`met` tells."""
+    """Return the UUIDs of other runs' attempts that ended before the application of an attempt.
+
+    They wrote the same partitions and ended in the second in which this attempt opened: the store's
+    times have whole seconds. So this must be asked before anything is submitted. If a record cannot
+    be read, the result is empty; :func:`met` reports the damage.
+    """
     try:
         rivals = table.run(written_rivals(table.root, mine))
     except DamagedError:
@@ -306,19 +327,23 @@ def ended_before(table: Table, mine: TryRecord) -> frozenset[str]:
 
 
 def met(table: Table, mine: TryRecord, before: Collection[str]) -> str:
-    """Say which other runs wrote the partitions of a try while it was at work; ``""`` for none.
-    Nobody can tell whose rows are there.
+    """Describe other runs that wrote the partitions of an attempt while it was at work.
 
-    :param before: those that had ended when it began.
+    Then it is not known whose rows are there.
+
+    :param before: UUIDs of attempts that had ended when it began.
+    :return: ``""`` if there are none.
     """
     return _said_of_met(table, mine, lambda it: it.uuid not in before)
 
 
 def met_unseen(table: Table, mine: TryRecord, writes: Iterable[WriteRecord]) -> str:
-    """:func:`met` for a try whose worker did not live to look, by the times on record: what ended
-    in the second in which it opened had ended before its application began.
+    """Describe the same as :func:`met` for an attempt whose worker has died.
 
-    :param writes: what it is known to have committed.
+    It goes by the recorded times: an attempt that ended in the second in which this one opened
+    counts as ended before this one's application began.
+
+    :param writes: the writes that the attempt is known to have committed.
     """
     ended = [it.ended_at for it in writes]
     until = max(ended) if all(ended) else math.inf
@@ -346,10 +371,10 @@ def _said_of_met(table: Table, mine: TryRecord, counts: Callable[[TryRecord], bo
 
 
 def conflict_error(table: Table, job: str, said: str, mode: Mode | None) -> CommitConflictError:
-    """Build the error of a load that has committed beside another one.
+    """Build the error of a load that committed while another run wrote the same partitions.
 
-    :param said: of :func:`met`.
-    :param mode: of the load; ``None``: only its application knows.
+    :param said: the result of :func:`met`.
+    :param mode: of the load; ``None``: only its application knows it.
     """
     return CommitConflictError(
         f"{said} This run has committed, and so has the other one, or it is about to: nobody can "

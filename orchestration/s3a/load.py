@@ -1,9 +1,9 @@
-"""A load by one of Hadoop's S3A committers: around the submission, from checks to report.
+"""Load by one of Hadoop's S3A committers: everything around the submission, and the report.
 
-The report has the shape of a native one; its operator makes it, and sensors ask for it. A committer
-does not count rows: they are read from the files' footers. A partition has no version. There is no
-decision and no head: what its operator put on record says that a job committed, and of one that no
-operator ran, the ``_SUCCESS`` with its UUID.
+The report has the same form as that of the native committer. The operator makes it, and sensors
+read it. Hadoop's committers do not count rows, so rows are counted in the files' footers. A
+partition has no version. There is no decision and no head: the operator's record proves that a job
+committed, or, if no operator ran the job, a ``_SUCCESS`` with its UUID.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ if TYPE_CHECKING:
     from ..runs.heartbeat import RepeatableRun
 
 _log = logging.getLogger(__name__)
-#: Looks at tries that began in the same second and are to give way, and seconds between two.
+#: The number of polls for attempts that began in the same second and must give way, and the seconds
+#: between two polls.
 _TIE_LOOKS, _TIE_PAUSE = 4, 1.0
 
 
@@ -86,15 +87,18 @@ def loaded_by_s3a(
     on_repeat: str,
     on_conflict: OnConflict | None = None,
 ) -> dict[str, Any] | None:
-    """Settle a run's earlier tries with Hadoop's committers, whichever it is to use now.
+    """Finish or undo a run's earlier attempts with any of Hadoop's committers.
 
-    :param mode: what the run is to do, ``None`` where only its application knows.
-    :param on_repeat: as the operator was given it; so too ``on_conflict``.
-    :return: the report where nothing is to be loaded.
-    :raises OutcomeUnknownError: an earlier try is at work, or cannot be settled just now.
+    The committer of the new attempt does not matter.
+
+    :param mode: of the new attempt; ``None`` if only its application knows it.
+    :param on_repeat: the operator's argument.
+    :param on_conflict: the operator's argument.
+    :return: the report of an earlier attempt if nothing is to be loaded, else ``None``.
+    :raises OutcomeUnknownError: an earlier attempt is at work, or its end cannot be found out now.
     :raises RefusedError: loading again would double rows.
-    :raises CommitConflictError: it has committed beside another run of the same partitions.
-    :raises SupersededRunError: so it has, and that conflict was settled against it.
+    :raises CommitConflictError: the run has committed while another run wrote the same partitions.
+    :raises SupersededRunError: the same, and that conflict was settled against this run.
     """
 
     def report_of(record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any]:
@@ -129,10 +133,10 @@ def loaded_by_s3a(
 
 @dataclass(frozen=True)
 class DeferredLoad:
-    """A try whose task was deferred, as a trigger's event brings it back.
+    """An attempt whose task was deferred, as a trigger's event returns it.
 
-    :param uuid: the try's.
-    :param ended_before: UUIDs of tries of other runs that had ended when it was submitted.
+    :param uuid: of the attempt.
+    :param ended_before: UUIDs of other runs' attempts that had ended when it was submitted.
     """
 
     uuid: str
@@ -140,8 +144,10 @@ class DeferredLoad:
 
 
 def open_try(table: Table, idempotency_key: str, mark: JobMark) -> DeferredLoad | None:
-    """Return the try with one of Hadoop's committers that a service's job carries out; ``None``
-    where there is none that is not settled."""
+    """Return the open attempt, with one of Hadoop's committers, that a service's job carries out.
+
+    :return: ``None`` if there is no such attempt, or if it has ended.
+    """
     for known in table.run(ledger.tries_of(table.root, idempotency_key)):
         owner = known.record.owner
         its = JobMark.of(table.root.url, idempotency_key, owner.series, owner.try_number or 0)
@@ -151,13 +157,13 @@ def open_try(table: Table, idempotency_key: str, mark: JobMark) -> DeferredLoad 
 
 
 class S3ALoad:
-    """One try of a task.
+    """One attempt of a task to load by one of Hadoop's committers.
 
-    :param load: what is loaded, by which committer.
-    :param policy: what it does about other runs of the same partitions.
-    :param rank: how new its run is.
-    :param plan: what lets it settle a conflict; ``None``: nothing does.
-    :param waiting: how long it waits for other runs of the same partitions; ``None``: not at all.
+    :param load: the destination, the mode, the partitions and the committer.
+    :param policy: for other runs of the same partitions.
+    :param rank: of the run: a higher rank is newer.
+    :param plan: lets the attempt settle a conflict; ``None``: there is no such plan.
+    :param waiting: the wait for other runs of the same partitions; ``None``: do not wait.
     """
 
     def __init__(
@@ -193,12 +199,12 @@ class S3ALoad:
 
     @contextmanager
     def submitted(self, settings: Mapping[str, str] | None = None) -> Iterator[None]:
-        """On record, with heartbeats, while the application runs.
+        """Record the attempt, and send its heartbeats while the block runs the application.
 
-        :param settings: those of the committer that are in force, for the report.
+        The record is written before anything is submitted. An application that finds the record of
+        a later attempt writes nothing, and a later attempt finds what this application writes.
 
-        Written before anything is submitted: an application that finds a later try's record
-        writes nothing, and a later try finds what this one's application writes.
+        :param settings: of the committer, as they are in force, for the report.
         """
         fresh = replace(self._try, settings=settings, uploads=self._pending_uploads())
         while not self._opened(fresh):
@@ -207,13 +213,13 @@ class S3ALoad:
             yield
 
     def _opened(self, fresh: TryRecord) -> bool:
-        """Put the try on record, and see that no other run is at work on its partitions.
+        """Record the attempt, and check that no other run is at work on its partitions.
 
-        :returns: ``False``: it has waited for others, and is to be put on record anew. While it
-            waits it is not: nobody waits for a try that waits.
+        :return: ``False`` if it has waited for others: then it must be recorded again. While it
+            waits, it has no record, since others must not wait for an attempt that waits.
         """
         waiting = self._waiting
-        # A try that settles a conflict gives way as under *fail*.
+        # An attempt that settles a conflict gives way as under *fail*.
         policy = self._policy if self._plan is None else USUAL
         self._try = self._table.run(ledger.open_try(self._root, fresh))
         try:
@@ -247,8 +253,11 @@ class S3ALoad:
         return False
 
     def _rivals(self, policy: ConflictPolicy, waits: bool) -> tuple[TryRecord, ...]:
-        """Find other runs at work. Of those that began in the same second and give way, see that
-        they have done so; one that did not see this try is at work, and is waited for."""
+        """Find other runs at work.
+
+        Runs that began in the same second and must give way get a few seconds to do so. A run that
+        has not seen this attempt does not, and stays in the result.
+        """
         planned = None if self._plan is None else self._plan.partitions
         yields = waits or policy.on_conflict is not OnConflict.LAST_WINS
         for _ in range(_TIE_LOOKS):
@@ -264,11 +273,11 @@ class S3ALoad:
 
     @contextmanager
     def waited_for(self) -> Iterator[None]:
-        """Send the try's heartbeats in the block, in which its application is waited for.
+        """Send the attempt's heartbeats while the block waits for its application.
 
-        A task that is deferred in it leaves the try open: its application goes on.
+        If the task is deferred in the block, the attempt stays open: its application goes on.
 
-        :raises UnendedJobError: as raised in the block. The try is left open likewise.
+        :raises UnendedJobError: raised in the block; then the attempt stays open, too.
         """
         try:
             with repeating(self._send_heartbeat, OPERATOR_INTERVAL):
@@ -281,8 +290,10 @@ class S3ALoad:
             raise
 
     def _pending_uploads(self) -> int | None:
-        """Count the uploads that are pending below the table before anything is submitted, and log
-        them: other runs' that are at work, and what dead ones left."""
+        """Count and log the pending uploads below the table, before anything is submitted.
+
+        They are of other runs at work, or of dead ones. ``None`` if they cannot be listed.
+        """
         try:
             found = self._table.run(uploads_below(f"{self._root.prefix}/"))
         except StoreRefusedError as error:
@@ -305,14 +316,19 @@ class S3ALoad:
         return len(found)
 
     def end(self) -> None:
-        """Put on record that the application has ended: what it left is for the next try, or for
-        recovery, to settle, without waiting for its silence."""
+        """Record that the application has ended.
+
+        So the next attempt, or recovery, can finish or undo its jobs at once, without waiting for
+        the end of its heartbeats.
+        """
         self._note(ledger.note_failed(self._root, self._try))
 
     def withdraw(self, error: ZeroRenameError | None = None) -> None:
-        """Close the try: nothing was submitted. One that waits for others is not on record.
+        """Close an attempt that submitted nothing.
 
-        :param error: by which it was refused.
+        An attempt that waits for others has no record; then there is nothing to do.
+
+        :param error: the error that refused it.
         """
         if not self._try.opened_at:
             return
@@ -321,20 +337,20 @@ class S3ALoad:
         self._note(ledger.close_try(self._root, self._try, **undone))
 
     def note_deferred(self) -> None:
-        """Put on record that the task is deferred, so that silence does not count as the end."""
+        """Record that the task is deferred: missing heartbeats then do not count as its end."""
         self._note(ledger.note_deferred(self._root, self._try))
 
     def defer(self) -> DeferredLoad:
-        """Return what another process needs to go on waiting for the try."""
+        """Return the data with which another process can go on waiting for the attempt."""
         return DeferredLoad(self.uuid, tuple(sorted(self._ended_before)))
 
     @classmethod
     def resumed(
         cls, table: Table, run: RepeatableRun, policy: ConflictPolicy, deferred: DeferredLoad
     ) -> S3ALoad:
-        """Return the load of a try that another process has submitted.
+        """Return the load of an attempt that another process has submitted.
 
-        :raises OutcomeUnknownError: its record is gone.
+        :raises OutcomeUnknownError: its record is missing.
         """
         known = table.run(ledger.find(table.root, run.idempotency_key, deferred.uuid))
         if known is None:
@@ -354,10 +370,10 @@ class S3ALoad:
         return made
 
     def report(self) -> dict[str, Any]:
-        """Verify what the application did, put it on record, and say it.
+        """Verify what the application wrote, record it, and return the report.
 
-        :raises VerificationError: it is not what a committed job leaves, or there is nothing; or
-            an earlier try that counted as dead has committed as well.
+        :raises VerificationError: the files are not what a committed job leaves, or there are none;
+            or an earlier attempt that counted as dead has committed as well.
         :raises CommitConflictError: another run wrote the same partitions meanwhile.
         """
         known = self._known()
@@ -391,9 +407,11 @@ class S3ALoad:
         return report
 
     def _known(self) -> StoredTry | None:
-        """Read the try's record, unless a later try has settled that this one wrote nothing.
+        """Read the attempt's record.
 
-        :raises VerificationError: one has, and loads the same rows or has loaded them.
+        :return: ``None`` if there is no record.
+        :raises VerificationError: a later attempt has found this one dead and undone it. It loads
+            the same rows, or has loaded them.
         """
         known = self._table.run(ledger.find(self._root, self._try.idempotency_key, self.uuid))
         if known is None or known.record.state != UNDONE:
@@ -408,7 +426,7 @@ class S3ALoad:
         )
 
     def _check(self, writes: Sequence[WriteRecord]) -> None:
-        """See that all writes ended, and went where the task says.
+        """Check that all writes have ended, and went to the table and partitions of the task.
 
         :raises VerificationError: one did not.
         """
@@ -440,7 +458,7 @@ class S3ALoad:
         return self._table.run(ledger.send_heartbeat(self._root, self._try)) is not None
 
     def _note(self, step: Step[Any]) -> None:
-        """Put a state on record where that must not hide why the task fails."""
+        """Record a state; an error is only logged, since it must not hide why the task fails."""
         try:
             self._table.run(step)
         except ZeroRenameError as error:
@@ -450,7 +468,10 @@ class S3ALoad:
 def _with_conflict(
     report: dict[str, Any], said: str, on_conflict: OnConflict | None
 ) -> dict[str, Any]:
-    """A report with what is said of other runs that wrote the same partitions, if anything."""
+    """Add the description of other runs that wrote the same partitions to a report.
+
+    :param said: the result of :func:`.conflicts.met`; ``""``: the report stays as it is.
+    """
     if not said:
         return report
     _log.warning("%s", said)
@@ -458,10 +479,13 @@ def _with_conflict(
 
 
 def described(table: Table, write: WriteRecord) -> CommittedWrite:
-    """A write of an earlier try that is known to have committed. Its marker may be a later job's
-    by now, and its files may be replaced: then what its own report says is told.
+    """Describe a write of an earlier attempt that is known to have committed.
 
-    :raises VerificationError: it is not so, and what is there is not what the job should leave.
+    Its marker may have been replaced by that of a later job, and its files too. Then the result has
+    what its own report says.
+
+    :raises VerificationError: the marker was not replaced, and the files are not what the job
+        should leave.
     """
     try:
         return verified(table, table.root, write)
@@ -478,11 +502,18 @@ def described(table: Table, write: WriteRecord) -> CommittedWrite:
 def s3a_report(
     table: Table, record: TryRecord, writes: Sequence[WriteRecord], jobs: Sequence[CommittedWrite]
 ) -> dict[str, Any]:
-    """A try's jobs as a dictionary, with the members of :func:`.reports.commit_report` and:
-    ``committer``; ``jobs``, the UUIDs; ``started_at`` and ``ended_at``, Unix seconds by the
-    store's clock; ``retries``, how often the task was tried before; ``settings``, those of the
-    committer that were in force; ``uploads_at_start``, how many were pending below the table.
-    ``job`` is the UUID, of several the try's own."""
+    """Return the jobs of an attempt as a dictionary.
+
+    It has the members of :func:`.reports.commit_report`; ``job`` is the UUID of the job or, if
+    there are several, of the attempt. It also has:
+
+    * ``committer``
+    * ``jobs``: the UUIDs
+    * ``started_at`` and ``ended_at``: Unix seconds, store clock
+    * ``retries``: the number of earlier attempts of the task
+    * ``settings``: those of the committer, as they were in force
+    * ``uploads_at_start``: the number of uploads that were pending below the table
+    """
     entries: dict[str, Contents] = {}
     for job in jobs:
         for name, contents in job.partitions.items():
@@ -503,7 +534,7 @@ def s3a_report(
         "uploads_at_start": record.uploads,
         "repeated": False,
         **of_partitions(partitions),
-        # What is known by partition may be less.
+        # The jobs' totals: the partitions may have less, for a job whose own are not known.
         **totals([vars(job) for job in jobs]),
         "committer": record.committer,
         "jobs": [job.uuid for job in jobs],
@@ -512,12 +543,12 @@ def s3a_report(
 
 @dataclass(frozen=True)
 class RunLook:
-    """The rows of a run, as its records in the ledger tell them.
+    """State of a run's rows, by its records in the ledger.
 
-    :param report: of the latest of its tries that committed; ``None``: none has.
-    :param loads_again: a sentence about a later try that may have taken those rows away, and whose
-        end is not known; ``""`` for none.
-    :param is_writing: the application of one of its tries may be at work.
+    :param report: of its last attempt that committed; ``None``: none has.
+    :param loads_again: a sentence about a later attempt that may have removed those rows and whose
+        end is not known; ``""`` if there is none.
+    :param is_writing: the application of one of its attempts may be at work.
     """
 
     report: dict[str, Any] | None
@@ -526,7 +557,7 @@ class RunLook:
 
 
 def look_at_run(table: Table, idempotency_key: str) -> RunLook:
-    """Look what a run has committed, and whether that may still be there."""
+    """Read what a run has committed, and whether those rows may still be there."""
     tries = table.run(ledger.tries_of(table.root, idempotency_key))
     is_writing = any(it.may_be_writing for it in tries)
     done = [at for at, known in enumerate(tries) if known.record.state == COMMITTED]
@@ -548,15 +579,17 @@ def look_at_run(table: Table, idempotency_key: str) -> RunLook:
 
 
 def _may_take_away(record: TryRecord) -> bool:
-    """Tell whether a try may have replaced what its run had committed before, and was not reported
-    since."""
+    """Return whether an attempt may have removed rows that its run had committed before."""
     if record.state in SETTLED:
         return record.state == UNDONE and any(not it.is_adding for it in record.writes)
     return record.may_replace
 
 
 def report_of_job(table: Table, job: str, partition: str | None) -> dict[str, Any] | None:
-    """The report of a job that committed, by its UUID."""
+    """Return the report of a committed job by its UUID; ``None`` if none is found.
+
+    :param partition: a folder whose ``_SUCCESS`` may name the job; that at the root is read, too.
+    """
     known = table.run(ledger.find_try(table.root, job))
     if known is not None and known.record.state == COMMITTED:
         report = dict(known.record.report or {})
@@ -584,7 +617,7 @@ def _by_marker(table: Table, job: str, place: str | None) -> dict[str, Any] | No
 
 
 def only(report: dict[str, Any], partitions: Sequence[str]) -> dict[str, Any]:
-    """A report of these partitions alone; none leaves out nothing."""
+    """Return a report with these partitions only; with all if ``partitions`` is empty."""
     if not partitions:
         return report
     kept = [entry for entry in report["partitions"] if entry["partition"] in partitions]

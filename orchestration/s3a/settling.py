@@ -1,8 +1,8 @@
-"""Runs with Hadoop's committers that a plan lets settle a conflict: the whole run loads again.
+"""Plans that let a run with Hadoop's committers settle a conflict: the whole run loads again.
 
-The plan's word to such a run is the record that a native run has, below a folder beside the
-destination: an overwrite takes away what lies in that. Its versions are how many tries of other
-runs had loaded each partition, as the ledger says.
+The record of such a plan is the same as for a run with the native committer. It is in a folder
+beside the destination, since an overwrite removes everything in the destination. Its version of a
+partition is the number of attempts of other runs that had loaded the partition, by the ledger.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ _log = logging.getLogger(__name__)
 
 
 def plans_root(root: TableRoot) -> TableRoot:
-    """Return the root below which plans tell the runs of a destination what to settle."""
+    """Return the root of the plans for the runs of a destination."""
     return TableRoot(root.bucket, ledger.beside(root, "s3a-plans").rstrip("/"))
 
 
 def taken_plan(table: Table, run: RepeatableRun) -> Narrowing | None:
-    """Take what a plan lets this clear of a task settle; ``None``: there is nothing. Only a task
-    that was tried before asks.
+    """Take the plan that lets this clear of a task settle a conflict; ``None``: there is none.
 
-    :raises InvalidInputError: it comes too late, and nobody knows whether it was cleared by that.
+    Only a task with an earlier attempt can have a plan.
+
+    :raises InvalidInputError: the run comes too late for the plan, so it is not known whether the
+        plan cleared it.
     """
     mine, root = run.owner.cleared, plans_root(table.root)
     if mine is None or (run.owner.try_number or 0) < 2:
@@ -68,7 +70,7 @@ def taken_plan(table: Table, run: RepeatableRun) -> Narrowing | None:
 
 
 def last_load(table: Table, idempotency_key: str) -> TryRecord | None:
-    """Return the latest try of a run, whether it committed or gave way."""
+    """Return the last attempt of a run that committed; if none has, the last attempt."""
     tries = table.run(ledger.tries_of(table.root, idempotency_key))
     done = [it.record for it in tries if it.record.state == COMMITTED]
     return done[-1] if done else tries[-1].record if tries else None
@@ -77,13 +79,14 @@ def last_load(table: Table, idempotency_key: str) -> TryRecord | None:
 def planned_loads(
     table: Table, winner: TryRecord, contested: Collection[str], losers: Collection[str]
 ) -> dict[str, int]:
-    """Count how many tries of other runs have loaded each partition that a run loads again as it
-    settles a conflict: the versions of its plan.
+    """Return the versions of a plan that lets a run settle a conflict.
+
+    They are the number of attempts of other runs that have loaded each partition of the run.
 
     :param contested: the partitions in conflict.
     :param losers: the keys of the runs that give way there.
-    :raises InvalidInputError: the whole run loads again, and that cannot be: it has appended; or
-        another run than those has won one of its partitions.
+    :raises InvalidInputError: the whole run would load again, and it must not: it has appended, or
+        a run that is not one of the losers has won one of its partitions.
     """
     if winner.mode != Mode.REPLACE:
         how = "appended" if winner.mode == Mode.APPEND else "wrote as only its application knows"
@@ -126,10 +129,11 @@ def _folder(partition: str) -> str:
 
 
 def settled_by(table: Table, idempotency_key: str, contested: Mapping[str, int]) -> str | None:
-    """Return the job by which a run has settled the conflict over partitions; ``None``: it has not,
-    or another run has loaded one since.
+    """Return the job by which a run has settled the conflict over partitions.
 
-    :param contested: each with how many tries of other runs had loaded it as that was planned.
+    :param contested: by partition, the number of attempts of other runs that had loaded it when
+        the settlement was planned.
+    :return: ``None`` if the run has not settled it, or another run has loaded one of them since.
     """
     tries = table.run(ledger.tries_of(table.root, idempotency_key))
     done = [it.record for it in tries if it.record.state == COMMITTED]

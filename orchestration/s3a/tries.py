@@ -1,15 +1,17 @@
-"""Settlement of a run's earlier tries: rows loaded twice are what a retry must never make.
+"""Settlement of a run's earlier attempts: a retry must never load rows twice.
 
-The try's record (:mod:`~.s3a.runs.ledger`) says which writes it began. Whether a write committed
-is read from three places, since each can be missing: its entry there, which the application makes
-after Spark has returned; the ``_SUCCESS`` with its UUID; the committer's report. Of what is left
-undecided, recovery makes one or the other. What then still cannot be told is asked of a person
-where rows would be doubled (append), and loaded again where it cannot harm (replace).
+The record of an attempt (:mod:`~.s3a.runs.ledger`) names the writes that it began. There are three
+proofs that a write committed, since each can be missing: its entry in the record, which the
+application makes after Spark has returned; the ``_SUCCESS`` with its UUID; the committer's report.
+Recovery rolls writes without proof forward or back. If it is then still not known whether a write
+committed, a retry is refused if it could double rows (append), and loads again if it cannot
+(replace).
 
-A retry takes an application for dead after :data:`~.try_record.HEARTBEAT_TIMEOUT` seconds of
-silence, and nothing in Hadoop's committers refuses the commit of one that was only paused. So the
-record is fenced first, on the condition that it is still as silent: from then on the application
-ends its writes when it looks. What slips through is found by :func:`refuse_late_commits`.
+A retry takes an application for dead after :data:`~.try_record.HEARTBEAT_TIMEOUT` seconds without a
+heartbeat. But Hadoop's committers do not refuse the commit of an application that was only paused.
+So the record is fenced first, on the condition that no heartbeat has come: an application that
+finds its record fenced ends its writes. A commit that still comes later is found by
+:func:`refuse_late_commits`.
 """
 
 from __future__ import annotations
@@ -43,19 +45,19 @@ if TYPE_CHECKING:
     from ...committer import Table
 
 _log = logging.getLogger(__name__)
-#: Rolled back; files that stay are looked for by name.
+#: Outcomes of a job that was rolled back; files that were left are searched by name.
 _UNDOABLE = (JobOutcome.ROLLED_BACK, JobOutcome.FILES_LEFT)
-#: Seconds between two looks at a try that may be writing.
+#: Seconds between two polls of an attempt that may be writing.
 _LOOK_EVERY = 5.0
 _SHOWN = 5
 
 
 class Tries:
-    """A run's tries so far.
+    """The attempts of a run so far.
 
-    :param report_of: makes the report of a try from its committed writes.
-    :param insist: load again also where that may double rows; a person has said so.
-    :param pause: waits so many seconds for a try's application to be silent for long enough.
+    :param report_of: makes the report of an attempt from its committed writes.
+    :param insist: load again even if that may double rows: a user has asked for it.
+    :param pause: sleeps so many seconds, between two polls of an attempt's heartbeat.
     """
 
     def __init__(
@@ -73,10 +75,11 @@ class Tries:
         self._report_of = report_of
 
     def settle(self) -> TryRecord | None:
-        """Make sure of every earlier try. Returns the last that committed.
+        """Find out how every earlier attempt ended, and finish or undo it.
 
-        :raises OutcomeUnknownError: one is at work, or what it did could not be found out now.
-        :raises RefusedError: it may have added rows, and nobody but a person can tell.
+        :return: the last attempt that committed; ``None`` if none has.
+        :raises OutcomeUnknownError: one is at work, or its end cannot be found out now.
+        :raises RefusedError: one may have added rows, and only a person can find out.
         """
         latest = None
         for known in self._table.run(ledger.tries_of(self._table.root, self._idempotency_key)):
@@ -87,10 +90,12 @@ class Tries:
         return latest
 
     def _fenced(self, known: StoredTry) -> StoredTry:
-        """A try, once it has been silent for long enough: the application of a killed one is so
-        soon, and one at work sends its next heartbeat before.
+        """Fence an attempt once it has sent no heartbeat for long enough.
 
-        :raises OutcomeUnknownError: it sent one.
+        A killed application sends none. One at work sends its next heartbeat before that time.
+
+        :return: its record after that.
+        :raises OutcomeUnknownError: it sent a heartbeat.
         """
         first = known.record
         while known.may_be_writing or not self._table.run(
@@ -110,9 +115,9 @@ class Tries:
         return self._look(first)
 
     def _look(self, record: TryRecord) -> StoredTry:
-        """The record as it is now.
+        """Read the present record of an attempt.
 
-        :raises OutcomeUnknownError: it is gone.
+        :raises OutcomeUnknownError: it is missing.
         """
         known = self._table.run(ledger.find(self._table.root, self._idempotency_key, record.uuid))
         if known is None:
@@ -131,7 +136,7 @@ class Tries:
         unsure = [w for w in writes if not is_committed(self._table, w)]
         if unsure:
             forward = self._recover(record, writes)
-            # Maintenance may have rolled some forward before this try came.
+            # Maintenance may have rolled some forward before this attempt began.
             known = self._look(record)
             forward |= set(known.record.recovered)
             unsure = [w for w in unsure if w.uuid not in forward or w.empties]
@@ -154,9 +159,9 @@ class Tries:
         return done
 
     def _reported(self, record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any] | None:
-        """The report of a try that committed; ``None`` for one that did not pass verification and
-        can be loaded again.
+        """Return the report of an attempt that committed.
 
+        :return: ``None`` if it did not pass verification and can be loaded again.
         :raises VerificationError: it did not, and loading again would add its rows twice.
         """
         try:
@@ -167,11 +172,12 @@ class Tries:
             return None
 
     def _recover(self, record: TryRecord, writes: Sequence[WriteRecord]) -> set[str]:
-        """Roll what the try left forward or back. Returns the jobs rolled forward."""
+        """Roll the jobs of an attempt forward or back; return those rolled forward."""
         root = self._table.root
         options = RecoveryOptions(
             apply=True,
-            # Of a staging committer's job, this run's own files are known by their names.
+            # The files of a staging committer's job have its UUID in their names, so they can be
+            # removed.
             direction=Action.BACK if record.committer in STAGING else None,
             dead=frozenset({record.uuid}),
             jobs=frozenset(w.uuid for w in writes),
@@ -195,10 +201,11 @@ class Tries:
     def _undo(
         self, record: TryRecord, writes: Sequence[WriteRecord], unsure: Sequence[WriteRecord]
     ) -> None:
-        """See that a try that did not commit as a whole has no rows in the table that loading
-        again would double.
+        """Make sure that an attempt that did not commit as a whole has no rows to be doubled.
 
-        :raises RefusedError: it may have.
+        Files that are certainly its own are removed.
+
+        :raises RefusedError: the table may have rows of it, and loading again would double them.
         """
         done = [w.uuid for w in writes if w not in unsure and w.is_adding]
         if done:
@@ -214,7 +221,7 @@ class Tries:
         for write in (write for write in unsure if write.is_adding):
             root = TableRoot.parse(write.destination)
             if write.committer in STAGING:
-                # Their names carry the job's UUID, so they are no other's.
+                # The files' names have the job's UUID, so they are its own.
                 came = self._table.run(files_since(root, write.since_ms))
                 self._remove(record, write, [key for key in came if write.uuid in key])
                 continue
@@ -255,7 +262,7 @@ class Tries:
 
 
 def at_work(table: Table, known: StoredTry) -> OutcomeUnknownError:
-    """The error for a try whose application has not ended."""
+    """Build the error for an attempt whose application has not ended."""
     record = known.record
     return OutcomeUnknownError(
         f"The application of try {record.owner.try_number} is still writing: it sent "
@@ -268,7 +275,7 @@ def at_work(table: Table, known: StoredTry) -> OutcomeUnknownError:
 
 
 def is_committed(table: Table, write: WriteRecord) -> bool:
-    """Whether a write committed, by its entry on record, its marker or its report."""
+    """Return whether a write committed, by its entry in the record, its marker or its report."""
     if write.state == WRITTEN:
         return True
     if write.empties:
@@ -277,8 +284,11 @@ def is_committed(table: Table, write: WriteRecord) -> bool:
 
 
 def raw_write(root: TableRoot, record: TryRecord, **changes: Any) -> WriteRecord:
-    """What an application that does not use ``save()`` writes: one job, at the table's root,
-    under the try's own UUID. There may have been none."""
+    """Return the write of an application that does not use ``save()``.
+
+    It is one job at the table's root, with the attempt's UUID. The application may not have made
+    it.
+    """
     return WriteRecord(
         uuid=record.uuid,
         number=0,
@@ -291,22 +301,25 @@ def raw_write(root: TableRoot, record: TryRecord, **changes: Any) -> WriteRecord
 
 
 def _writes_of(root: TableRoot, record: TryRecord) -> tuple[WriteRecord, ...]:
-    """Return the writes that a try may have committed: without ``save()`` it enters none."""
+    """Return the writes that an attempt may have committed.
+
+    Its record has none if its application does not use ``save()``: then it is :func:`raw_write`.
+    """
     return record.writes or (raw_write(root, record),)
 
 
 def refuse_late_commits(table: Table, idempotency_key: str, quiet: bool = False) -> None:
-    """See that none of a run's undone tries has committed since.
+    """Check that no undone attempt of a run has committed since it was undone.
 
-    Asked with ``quiet`` when the new try's record is written and before anything is submitted:
-    either an application that wakes up finds that record and writes nothing, or its heartbeat is
-    found here.
+    It is called with ``quiet`` after the new attempt's record is written and before anything is
+    submitted. So either an application that wakes up finds that record and writes nothing, or its
+    heartbeat is found here.
 
-    :param quiet: see also that none is writing.
+    :param quiet: check also that no undone attempt is writing.
     :raises OutcomeUnknownError: one has sent a heartbeat.
-    :raises VerificationError: one has committed: the rows are there twice where a later try
-        loaded. Raised each time until somebody has removed them, for no retry can tell which
-        rows to keep.
+    :raises VerificationError: one has committed, so if a later attempt loaded, the rows are there
+        twice. Each retry raises this until the rows are removed: no retry can find out which rows
+        to keep.
     """
     for known in table.run(ledger.tries_of(table.root, idempotency_key)):
         record = known.record

@@ -1,9 +1,9 @@
-"""Partitions that Hadoop's committers wrote: whose commit each holds, and which files.
+"""Partitions that Hadoop's committers wrote: the last commit of each, and its files.
 
-Who committed a partition last is known from the ledger's reports, which stay whatever another job
-does to ``_SUCCESS``; and from the ``_SUCCESS`` in the partition or at the root, where that is no
-older. A ``_SUCCESS`` names its first 100 files: of the other files of its write Spark's UUID in
-their names tells. What a partition holds is what a listing shows.
+The last commit of a partition is found in the ledger's reports, which stay even if another job
+replaces ``_SUCCESS``; or in the ``_SUCCESS`` in the partition or at the root, if that is newer. A
+``_SUCCESS`` names only its job's first 100 files. The other files of the write have the same
+Spark UUID in their names. The files that a partition holds are those that a listing shows.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ _OURS = "_SUCCESS is of a table of zero_rename, which require_manifest=True read
 class WrittenPartition:
     """A partition that a committed job wrote.
 
-    :param job: the job that wrote it last, as far as is known.
-    :param decided_at: Unix seconds: of the ledger's report, else by the clock of the marker's host.
-    :param keys: the files that are there, each with its size; and those that a marker names and
-        that are not there, without.
-    :param recorded: how many files the job left in the partition; ``None``: nobody says.
+    :param job: the job that wrote it last; ``None`` if that is not known.
+    :param decided_at: Unix seconds, of the ledger's report, or by the clock of the host that wrote
+        the marker.
+    :param keys: the files that are there, each with its size; and files that a marker names and
+        that are not there, each with ``None``.
+    :param recorded: the number of files that the job left in the partition; ``None``: not known.
     """
 
     job: str | None
@@ -58,7 +59,7 @@ class WrittenPartition:
 
     @property
     def missing(self) -> int:
-        """How many files of the job are surely not there."""
+        """Number of the job's files that are certainly not there, besides those of ``keys``."""
         return max(0, (self.recorded or 0) - len(self.keys))
 
 
@@ -66,20 +67,22 @@ class WrittenPartition:
 class _PlainMarker:
     """A ``_SUCCESS`` of 0 bytes, as Spark's plain commit writes it.
 
-    :param at: when it was written, Unix seconds by the store's clock.
+    :param at: the time at which it was written: Unix seconds, store clock.
     """
 
     at: float
 
 
-#: A marker as it was read; a sentence where it cannot be read.
+#: A marker as it was read; a sentence if it cannot be read.
 _Marker = JobSummary | _PlainMarker | str | None
 
 
 @dataclass
 class _Memory:
-    """What earlier looks at a table read: reports and markers by key, with their ETags; and how
-    many pages the listing had."""
+    """Cache of what earlier polls of a table read.
+
+    It has reports and markers by key, with their ETags, and the pages of the last listing.
+    """
 
     reports: dict[str, tuple[str, Mapping[str, Any] | None]] = field(default_factory=dict)
     markers: dict[str, tuple[str, _Marker]] = field(default_factory=dict)
@@ -94,12 +97,12 @@ def written_partitions(
 ) -> tuple[dict[str, WrittenPartition], dict[str, str]]:
     """Find what committed jobs of one of Hadoop's committers left in partitions.
 
-    After the first look at a table it takes three requests, and one for each run that is at work,
-    and for each report and each ``_SUCCESS`` of a partition that is new.
+    After the first poll of a table it takes three requests; one more for each run at work, each new
+    report, and each new ``_SUCCESS`` of a partition.
 
-    :param committer: ``None`` for any; then a ``_SUCCESS`` of 0 bytes counts too, in the folder
-        whose it is.
-    :return: also why others do not count, by partition.
+    :param committer: ``None`` for any; then a ``_SUCCESS`` of 0 bytes counts too, for the folder in
+        which it is.
+    :return: the partitions by name, and for other partitions the reasons why they do not count.
     """
     memory = _memories.setdefault(table, _Memory())
     return table.run(_look(table.root, tuple(dict.fromkeys(partitions)), committer, memory))
@@ -130,7 +133,7 @@ def _look(
         by_marker = _by_marker(root, name, files, markers.get(name), of_root, committer)
         told = [it for it in (by_report, by_marker) if isinstance(it, WrittenPartition)]
         if told:
-            # The report's time where both are of one job: it is the store's.
+            # If both are of one job, take the report: its time is of the store's clock.
             written[name] = max(told, key=lambda it: it.decided_at or 0.0)
             if len({it.job for it in told}) < len(told):
                 written[name] = told[0]
@@ -146,7 +149,7 @@ def _look(
 def _markers(
     root: TableRoot, listed: Mapping[str, Sequence[ListedObject]], memory: _Memory
 ) -> Step[dict[str, _Marker]]:
-    """Read those markers of partitions that no look has read yet, by partition."""
+    """Return the markers of partitions; read those that no poll has read yet."""
     items = {
         name: item
         for name, items in listed.items()
@@ -163,7 +166,7 @@ def _markers(
 def _by_report(
     said: _Ledger, name: str, files: Mapping[str, int], committer: str | None
 ) -> WrittenPartition | str | None:
-    """What the ledger's latest report says of a partition."""
+    """Return a partition by the ledger's latest report, or the reason why it does not count."""
     report = said.latest.get(name)
     if report is None or committer not in (None, report["committer"]):
         return None
@@ -179,8 +182,11 @@ def _by_report(
 def _listed(
     root: TableRoot, partitions: Sequence[str], memory: _Memory
 ) -> Step[dict[str, list[ListedObject]]]:
-    """List partitions: together by what their paths have in common, each by itself where that
-    took more pages before than there are partitions."""
+    """List partitions.
+
+    They share one listing, of the prefix that their paths have in common. If the last such listing
+    took more pages than there are partitions, each partition is listed by itself.
+    """
     prefixes = [root.partition_prefix(name) for name in partitions]
     wanted = prefixes if memory.pages > len(prefixes) else [_common(prefixes)]
     listings = yield from All(tuple(list_objects(prefix) for prefix in wanted))
@@ -203,11 +209,11 @@ def _common(prefixes: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _Ledger:
-    """What the ledger says of a table.
+    """Content of the ledger of a table.
 
     :param latest: the latest report by partition.
-    :param at_work: tries that are not settled.
-    :param damage: why a part of it could not be read; ``""`` for none.
+    :param at_work: attempts whose records are not closed.
+    :param damage: the reason why a part of it could not be read; ``""``: all was read.
     """
 
     latest: Mapping[str, Mapping[str, Any]]
@@ -215,8 +221,11 @@ class _Ledger:
     damage: str = ""
 
     def why_unsure(self, partition: str) -> str | None:
-        """Say why a report of a partition may be true no longer: another try may be replacing its
-        files. One that names no partition counts while it is at work."""
+        """Explain why a report of a partition may not be true any more; ``None``: it is.
+
+        Another attempt may be replacing the partition's files. An attempt that names no partition
+        counts only while it may be writing.
+        """
         for known in self.at_work:
             named = known.record.partitions
             if partition in named or (not named and known.may_be_writing):
@@ -225,7 +234,7 @@ class _Ledger:
 
 
 def _ledger(root: TableRoot, memory: _Memory) -> Step[_Ledger]:
-    """Read what no look has read yet of the ledger, and the tries that are not settled."""
+    """Read the ledger: reports that no poll has read yet, and attempts that are not closed."""
     try:
         listing = yield from list_objects(ledger.runs_prefix(root))
     except StoreRefusedError as error:
@@ -248,12 +257,15 @@ def _ledger(root: TableRoot, memory: _Memory) -> Step[_Ledger]:
 
 
 def _order(report: Mapping[str, Any] | None) -> tuple[float, bool]:
-    """By time, in whole seconds; of two that met in one, the one that says so comes last."""
+    """Return the sort key of a report: its time in whole seconds, then whether it has a conflict.
+
+    Of two attempts that met in one second, the one that reports the conflict comes last.
+    """
     return (0.0, False) if report is None else (report["decided_at"], "conflict" in report)
 
 
 def _readable(key: str) -> Step[StoredTry | str | None]:
-    """Read a try's record; why it cannot be read."""
+    """Read an attempt's record, or the reason why it cannot be read."""
     try:
         return (yield from ledger.read_record(key))
     except RecordDamagedError as error:
@@ -261,7 +273,7 @@ def _readable(key: str) -> Step[StoredTry | str | None]:
 
 
 def _marker(key: str) -> Step[_Marker]:
-    """Read a marker; why it does not count, where it cannot be read."""
+    """Read a marker, or the reason why it cannot be read."""
     found = yield from Get(key)
     if not isinstance(found, Found):
         return None
@@ -281,7 +293,10 @@ def _by_marker(
     of_root: _Marker,
     committer: str | None,
 ) -> WrittenPartition | str | None:
-    """What a marker says of a partition: its own, else the root's where that job wrote to it."""
+    """Return a partition by its marker, or the reason why the marker does not count.
+
+    Without a marker of its own, the root's counts if its job wrote to the partition.
+    """
     marker = own
     if own is None and isinstance(of_root, JobSummary):
         keys = _of_write(of_root, files)
@@ -309,8 +324,10 @@ def _by_marker(
 
 
 def _why_unnamed(marker: JobSummary) -> str | None:
-    """Say why nobody can tell whether a marker's job wrote a file that the marker does not name;
-    ``None`` where the names tell."""
+    """Explain why it is unknown whether a marker's job wrote a file that the marker does not name.
+
+    :return: ``None`` if the files' names show it.
+    """
     named = marker.marker.filenames
     if (marker.files or 0) <= len(named) or _common_uuids(named):
         return None
@@ -325,8 +342,11 @@ def _common_uuids(keys: Collection[str]) -> set[str]:
 
 
 def _of_write(marker: JobSummary, files: Mapping[str, int]) -> set[str]:
-    """The files of a marker's write: those that it names, and those with the UUIDs in their names
-    that all named ones have."""
+    """Return the files of a marker's write.
+
+    These are the files that it names, and those with a UUID in their names that all named files
+    have.
+    """
     named = {name.removeprefix("/") for name in marker.marker.filenames}
     common = _common_uuids(named)
     return named | {key for key in files if common & set(uuids_in_name(key))}
