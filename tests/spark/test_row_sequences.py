@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 _TYPES = "k long, j string, v double, p string, n int, op string, at int"
 _numbers = itertools.count(1)
 #: How many are tried; where others try them, too, one will do.
-_TRIED = int(os.environ.get("ROW_SEQUENCES", "3"))
+_TRIED = int(os.environ.get("ROW_SEQUENCES", "2"))
 
 
 @settings(
