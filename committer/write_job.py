@@ -211,7 +211,8 @@ class WriteJob:
         spec = self._spec
         named = spec.allowed_partitions or ()
         encryption = spec.files.encrypted_if_right
-        return failures_told(self._steps.root, spec.idempotency_key, spec.owner, named, encryption)
+        key, owner = spec.idempotency_key, spec.owner
+        return failures_told(self._steps.root, key, owner, named, encryption, self._driver)
 
     def _refuse_children(self) -> None:
         if self._pid != os.getpid():

@@ -14,7 +14,7 @@ from ..errors import TaskLateError, ZeroRenameError
 from ..format.job_spec import Owner
 from ..format.layout import TableRoot, new_write_id
 from ..format.records.failure import Failure
-from ..store.driver import connect
+from ..store.driver import Driver, connect
 from ..store.encryption import Encryption
 from ..store.requests import Found, Get, Put, Step
 
@@ -28,6 +28,7 @@ def failures_told(
     owner: Owner,
     partitions: Iterable[str] = (),
     encryption: Encryption | None = None,
+    driver: Driver | None = None,
 ) -> Iterator[None]:
     """Put an error of this package that leaves the block on record; it goes on as it is.
 
@@ -38,13 +39,14 @@ def failures_told(
 
     :param partitions: that it was to write; none: any.
     :param encryption: of its job; ``None``: none, or it is not known.
+    :param driver: of the table's store; ``None``: one of boto3's standard chain.
     """
     try:
         yield
     except TaskLateError:
         raise
     except ZeroRenameError as error:
-        tell_failure(error, root, idempotency_key, owner, partitions, encryption)
+        tell_failure(error, root, idempotency_key, owner, partitions, encryption, driver)
         raise
 
 
@@ -55,12 +57,13 @@ def tell_failure(
     owner: Owner,
     partitions: Iterable[str] = (),
     encryption: Encryption | None = None,
+    driver: Driver | None = None,
 ) -> None:
     """Put an error on record, under the conditions of :func:`failures_told`."""
     if root is None or idempotency_key is None or owner.task_id is None:
         return
     try:
-        driver = connect(root.bucket)
+        driver = connect(root.bucket) if driver is None else driver
         driver.encrypt_by_default(encryption, root.prefix)
         driver.run(record_failure(error, root, idempotency_key, owner, partitions))
     except ZeroRenameError as met:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import boto3
+import pyarrow as pa
 import pytest
 
 from zero_rename.committer import (
@@ -12,6 +14,7 @@ from zero_rename.committer import (
     Owner,
     StoreUnfitError,
     StoreUnreachableError,
+    Table,
     TableMismatchError,
     TableRoot,
     ZeroRenameError,
@@ -77,3 +80,18 @@ def test_nothing_is_written_where_nobody_submitted_it(s3_bucket: Any) -> None:
 def test_a_store_that_does_not_answer_hides_nothing(s3_env: Any, caplog: Any) -> None:
     fail(TableRoot("no-such-bucket", "flights"), InvalidInputError("the reason"))
     assert "could not be put on record" in caplog.text
+
+
+def test_a_job_s_failure_lies_where_its_table_does(driver: BotoDriver, monkeypatch: Any) -> None:
+    """Its client leads to another store than boto3's standard chain."""
+    table = Table(f"s3://{driver.bucket}/flights", boto3.client("s3"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    data = pa.table({"n": [1]})
+    with (
+        pytest.raises(InvalidInputError),
+        table.job(data.schema, idempotency_key=ONCE, owner=OWNER) as job,
+    ):
+        job.write(pa.table({"m": ["x"]}))
+    told = table.run(read_failure(table.root, ONCE))
+    assert told is not None
+    assert told.error == "InvalidInputError"
