@@ -1,1 +1,1 @@
-"""Steps of the commit protocol, a module each, and the readers' snapshot."""
+"""Steps of the commit protocol, one module for each, and the readers' snapshot."""

@@ -1,4 +1,4 @@
-"""Step 7: abort that wins, or finds the job committed and says so."""
+"""Step 7: abort a job, or find it committed, finish it and report that."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .state.job_state import Aborted, Committed
 
 
 def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Aborted | Committed]:
-    """Write the abort decision, unless a commit stands; clean up as the decision says.
+    """Write the abort decision unless the job is committed, then clean up as the decision says.
 
-    :param slots: what the job may have claimed.
+    :param slots: the slots that the job may have claimed.
     :returns: :class:`Committed` when the job is committed after all; it is then applied.
     """
     finished = yield from fence(context, job, slots)
@@ -39,8 +39,9 @@ def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Abort
 
 
 def fence(context: Context, job: str, slots: Iterable[Slot]) -> Step[Committed | None]:
-    """Write the abort decision, unless a commit stands, and take the job's claims off: what is left
-    of it then are its uploads and its open record, for :func:`close_aborted`.
+    """Write the abort decision unless the job is committed, and release the job's claims.
+
+    After that only its uploads and its open record are left, for :func:`close_aborted`.
 
     :param slots: as in :func:`abort_slots`.
     :returns: the report of a job that is committed after all.
@@ -59,16 +60,17 @@ def abort_own(
     slots: Collection[Slot],
     may_sweep: Callable[[Collection[str]], bool],
 ) -> Step[Aborted | Committed]:
-    """As :func:`abort_slots`, by the job's owner, or on the word of who knows that it is dead.
+    """Abort a job as its owner, or for a caller that knows its process to be dead.
 
-    On a store that is full even an abort decision has no room. The job's uploads then go first,
-    which makes room, where no other process can commit it.
+    Like :func:`abort_slots`, with two additions. On a full store even an abort decision has no
+    room. Then the job's uploads are aborted first, which makes room, if no other process can commit
+    the job.
 
-    A job may be committed in two processes, and one of them may lose the store. So where no abort
-    decision could be written, what the other one did is read back.
+    A job may be committed in two processes, and one of them may lose its connection to the store.
+    So if the abort decision could not be written, the other process's decision is read back.
 
-    :param may_sweep: whether uploads may go before the decision, by the processes whose claims of
-        the job ``slots`` carry.
+    :param may_sweep: whether uploads may be aborted before the decision. It gets the processes
+        whose claims of the job are on the heads of ``slots``.
     :raises StoreFullError: there is no room. The job stays open.
     :raises CommitStateUnknownError: another process is committing the job.
     :raises ZeroRenameError: the store refuses the decision, or does not say.
@@ -77,7 +79,8 @@ def abort_own(
         try:
             return (yield from abort_slots(context, job, slots))
         except StoreFullError:
-            # Heads first: a process that has moved them by then has decided.
+            # Heads first, then the decision: a process that had moved its heads by then has
+            # decided.
             holders = yield from _holders(context, job, slots)
             decided = yield from read_decision(context, job)
             if decided is not None or not may_sweep(holders):
@@ -95,8 +98,11 @@ def abort_own(
 def _read_back(
     context: Context, job: str, slots: Collection[Slot], error: ZeroRenameError
 ) -> Step[Decided | None]:
-    """The commit decision of a job whose abort decision could not be written; ``None``: it has
-    none, or this cannot be read either."""
+    """Read the commit decision of a job whose abort decision could not be written.
+
+    :returns: ``None``: there is no commit decision, or it cannot be read either.
+    :raises CommitStateUnknownError: another process holds claims of the job, which has not decided.
+    """
     try:
         holders = yield from _holders(context, job, slots)
         decided = yield from read_decision(context, job)
@@ -116,16 +122,16 @@ def _read_back(
 
 
 def _holders(context: Context, job: str, slots: Collection[Slot]) -> Step[set[str]]:
-    """The processes whose claims of a job are on heads."""
+    """Find the processes whose claims of a job are on heads."""
     states = yield from All(tuple(read_head(context, slot) for slot in slots))
     return {state.head.holder or "" for state in states if state.head.claim == job}
 
 
 def take_off(context: Context, job: str, slots: Iterable[Slot]) -> Step[None]:
-    """Take away the claims of a job whose abort decision stands, and the parts of a commit
-    decision that was never made.
+    """Release the claims of an aborted job, and delete the parts of its commit decision.
 
-    Before its uploads: these tell a recoverer which partitions may carry a claim.
+    That commit decision was never made. The claims are released before the uploads are aborted: the
+    uploads show a recovering process which partitions may carry a claim.
     """
     yield from All(tuple(release_claim(context, slot, job) for slot in slots))
     listing = yield from list_objects(f"{context.root.decisions_prefix}{job}.")
@@ -134,7 +140,7 @@ def take_off(context: Context, job: str, slots: Iterable[Slot]) -> Step[None]:
 
 
 def close_aborted(context: Context, job: str) -> Step[Aborted]:
-    """Sweep the uploads of an aborted job without claims, and close it.
+    """Abort the remaining uploads of an aborted job, and close it. Its claims are released already.
 
     :raises UnfinishedAbortError: uploads of it are still listed; the job stays open.
     """
@@ -146,7 +152,7 @@ def close_aborted(context: Context, job: str) -> Step[Aborted]:
 
 
 def unfinished_abort(error: UnfinishedCommitError) -> UnfinishedAbortError:
-    """What is said of an aborted job whose uploads are still listed."""
+    """Build the error of an aborted job whose uploads are still listed."""
     return UnfinishedAbortError(
         f"The job is aborted, and {error.message}",
         job=error.job,
@@ -158,12 +164,12 @@ def unfinished_abort(error: UnfinishedCommitError) -> UnfinishedAbortError:
 def abort_after(
     error: ZeroRenameError, aborting: Step[Aborted | Committed], meanwhile: str = ""
 ) -> Step[Committed | None]:
-    """Abort because of ``error``; a failing abort is attached to it and never replaces it.
+    """Abort a job because of ``error``. An error of the abort is attached to ``error`` as a note.
 
-    :param meanwhile: said of an abort that failed, after a comma.
+    :param meanwhile: a clause for that note, which follows "failed too" and begins with a comma.
     :returns: the report of a job that was found committed.
-    :raises UnfinishedCommitError: it was found committed, by another process, and cannot be
-        finished now. That replaces ``error``, which would let the job be run again.
+    :raises UnfinishedCommitError: another process committed the job, and it cannot be finished now.
+        This replaces ``error``, after which the job would be run again.
     :raises DataLostError: the same, and a file of it is lost.
     :raises CommitStateUnknownError: another process may have committed it by now.
     """
@@ -180,7 +186,7 @@ def abort_after(
 def abort_job_id(
     context: Context, record: OpenRecord, last_modified: float
 ) -> Step[Aborted | Committed]:
-    """Abort a job of which only its open record is known.
+    """Abort a job of which only the open record is known.
 
     :param last_modified: of the open record, by the store's clock.
     """
@@ -189,7 +195,7 @@ def abort_job_id(
 
 
 def claimable_slots(context: Context, record: OpenRecord, last_modified: float) -> Step[list[Slot]]:
-    """The slots that a job may have claimed: :func:`claimable` of the heads that there are now."""
+    """List the heads and return the slots that a job may have claimed (:func:`claimable`)."""
     heads = yield from list_heads(context)
     return claimable(context.root, record, last_modified, heads)
 
@@ -197,10 +203,12 @@ def claimable_slots(context: Context, record: OpenRecord, last_modified: float) 
 def claimable(
     root: TableRoot, record: OpenRecord, last_modified: float, heads: Mapping[str, ListedHead]
 ) -> list[Slot]:
-    """The slots that a job may have claimed: heads changed since it opened, and its run's.
+    """Return the slots that a job may have claimed.
 
-    Both times are the store's. A first open record carries no time of its own: its
-    Last-Modified is the opening.
+    These are the heads changed since it opened, and its run's head.
+
+    Both times are the store's. A first open record carries no time of its own: its Last-Modified is
+    the time of the opening.
     """
     opened_at = record.opened_at if record.opened_at is not None else last_modified
     slots = [listed.slot for listed in heads.values() if listed.last_modified >= opened_at - 1]

@@ -1,5 +1,8 @@
-"""Step 6: do what a *commit* decision says. Idempotent: the owner, another writer, a reader with
-write access or a maintenance task may do it, also at the same time."""
+"""Step 6: apply a commit decision.
+
+Applying is idempotent. The owner, another writer, a reader with write access or a maintenance task
+may do it, also at the same time.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _REMOVE = Backoff(tries=4, first=0.5)
 
 
 def finish(context: Context, decided: Decided) -> Step[Committed]:
-    """Apply a commit decision and close its job; as :func:`apply_all`."""
+    """Apply a commit decision and close its job, as :func:`apply_all`; return the job's report."""
     yield from apply_all(context, decided)
     return committed(context, decided)
 
@@ -47,22 +50,23 @@ def apply_all(
 ) -> Step[list[HeadState]]:
     """Apply a commit decision and close its job.
 
-    :param held: the heads as their owner claimed them; ``None`` for anybody else, who reads
+    :param held: the heads as their owner claimed them; ``None`` for any other process, which reads
         them first.
     :returns: the heads of partitions that this process has moved.
-    :raises DataLostError: a decided file's upload and object are both gone.
-    :raises UnfinishedCommitError: the store's answers leave something open; the job *is*
-        committed and any process can finish it.
+    :raises DataLostError: neither the upload nor the object of a decided file is there.
+    :raises UnfinishedCommitError: the store's answers leave something open; the job *is* committed
+        and any process can finish it.
     """
     decision = decided.decision
     if context.facts.complete_resurrects:
-        held = None  # The owner looks at the heads too: a Complete of a file that is gone harms.
+        held = None  # The owner reads the heads too: a Complete would bring a removed file back.
     count = Count(context, decision.job, len(decision.files))
     partitions = (
         _apply_partition(context, decided, change, held, count) for change in decision.partitions
     )
     run = () if decision.idempotency_key is None else (_move_run(context, decided, held),)
-    # What the decision does not name is swept beside; where that fails, markers do not wait for it.
+    # Uploads that the decision does not name are swept at the same time. If that fails, the markers
+    # are written all the same.
     sweeping = or_error(sweep_losers(context, decision))
     moved, _, swept = yield from All((All(tuple(partitions)), All(run), sweeping))
     if wants_table_marker(decided):
@@ -76,10 +80,10 @@ def apply_all(
 def finish_own(
     context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
 ) -> Step[list[HeadState]]:
-    """Apply the commit decision of the caller's own job; as :func:`apply_all`.
+    """Apply the commit decision of the caller's own job, as :func:`apply_all` does.
 
-    :raises UnfinishedCommitError: also where the store refused a request, or a record is damaged:
-        who is told of that takes his job for one that was not committed.
+    :raises UnfinishedCommitError: also if the store refused a request, or a record is damaged: an
+        error of those kinds would say that the job was not committed.
     :raises DataLostError: as :func:`finish`.
     """
     try:
@@ -92,7 +96,7 @@ def finish_own(
 
 
 def committed(context: Context, decided: Decided, repeated: bool = False) -> Committed:
-    """What a commit decision says, as a report."""
+    """Build the report of a job from its commit decision."""
     partitions = tuple(
         PartitionCommit(
             partition=change.partition,
@@ -119,7 +123,10 @@ def committed(context: Context, decided: Decided, repeated: bool = False) -> Com
 
 
 def wants_table_marker(decided: Decided) -> bool:
-    """Whether the table's own marker is due; an unpartitioned table's is its partition's."""
+    """Return whether a job writes the table's own marker.
+
+    In an unpartitioned table the only partition's marker is the table's.
+    """
     decision = decided.decision
     if decision.success_markers is SuccessMarkers.NONE:
         return False
@@ -127,7 +134,7 @@ def wants_table_marker(decided: Decided) -> bool:
 
 
 def wants_marker(decided: Decided, partition: str) -> bool:
-    """Whether a partition's marker is due."""
+    """Return whether a job writes a partition's marker."""
     markers = decided.decision.success_markers
     if partition == UNPARTITIONED:
         return markers is not SuccessMarkers.NONE
@@ -141,7 +148,10 @@ def _apply_partition(
     held: Mapping[Slot, HeadState] | None,
     count: Count,
 ) -> Step[HeadState | None]:
-    """:returns: the head, where this process has moved it."""
+    """Apply a decision to one partition.
+
+    :returns: the head, if this process has moved it.
+    """
     slot = Slot.partition(context.root, change.partition)
     state = held[slot] if held is not None else (yield from read_head(context, slot))
     if state.etag is None:
@@ -149,8 +159,8 @@ def _apply_partition(
     marker = moved = None
     if _awaits(state, decided.decision.job, change.base_version):
         due = wants_marker(decided, change.partition)
-        # Read before the head moves: the swap is then the proof that the head named this job after
-        # the marker was read.
+        # Read the marker before the head moves. The swap then proves that the head carried this
+        # job's claim after the marker was read.
         looks = [look_at_marker(context, change.partition)] if due else []
         files = [_complete(context, decided.decision.job, slot, f, count) for f in change.files]
         _, markers = yield from All((All(tuple(files)), All(tuple(looks))))
@@ -161,25 +171,27 @@ def _apply_partition(
         yield from release_claim(context, slot, decided.decision.job)
     yield from remove_listed(context, change.removals)
     if wants_marker(decided, change.partition):
-        # Last: whoever waits for the marker lists what it stands for, and nothing else.
+        # Last: a reader that waits for the marker then lists exactly the files that it describes.
         seen = marker if moved else None
         yield from write_partition_marker(context, decided, change, seen)
     return moved
 
 
 def _awaits(state: HeadState, job: str, base_version: int) -> bool:
-    """Whether a head carries the claim that the job's decision speaks of, and no later one."""
+    """Return whether a head carries the claim of the job's decision, and not a later claim."""
     return state.head.claim == job and state.head.version == base_version
 
 
 def _complete(
     context: Context, job: str, slot: Slot, file: PendingFile, count: Count
 ) -> Step[None]:
-    """Complete one pending file, unless another applier moved the head: the file then was done,
-    and may be replaced since."""
+    """Complete one pending file, unless another applier has moved the head.
+
+    In that case the file was completed before, and may have been replaced since.
+    """
 
     def is_seen_to(answer: Refused | Unknown, found: Found | Absent) -> Step[bool]:
-        # Still claimed: the answer was lost, or another applier is in the middle of it.
+        # If the head still carries the claim, our answer was lost, or another applier is at work.
         state = yield from read_head(context, slot)
         return state.head.claim != job
 
@@ -189,7 +201,7 @@ def _complete(
     missing = MissingFilePolicy(is_seen_to, failure)
     done = yield from complete_file(context, job, file, missing)
     if context.facts.complete_resurrects:
-        # Whatever the answer was: one that was lost may have brought the file back too.
+        # Whatever the answer was: a Complete whose answer was lost may have brought the file back.
         yield from _delete_resurrected(context, job, slot, file)
     if done is not None:
         count.one_more()
@@ -215,10 +227,11 @@ def _incomplete(
 
 
 def _delete_resurrected(context: Context, job: str, slot: Slot, file: PendingFile) -> Step[None]:
-    """On a store whose repeated Complete brings a deleted file back: see whether ours did.
+    """Delete a removed file again if our Complete has brought it back.
 
-    A head that no longer carries the claim was moved by another applier; a file that it no
-    longer holds was removed, and our Complete brought it back.
+    Only for stores whose repeated Complete brings a deleted file back. If the head no longer
+    carries the claim, another applier has moved it. If the head no longer names the file either,
+    the file had been removed, and our Complete brought it back.
 
     :raises UnfinishedCommitError: it did, and the store does not let it be removed.
     """
@@ -250,7 +263,7 @@ def _delete_resurrected(context: Context, job: str, slot: Slot, file: PendingFil
 def _move(
     context: Context, decided: Decided, change: PartitionDecision, state: HeadState
 ) -> Step[HeadState | None]:
-    """Move a head from this job's claim to its new state; ``None``: another applier did."""
+    """Move a head from this job's claim to its new state; ``None`` if another applier did."""
     job = decided.decision.job
     while True:
         if state.etag is None:
@@ -266,20 +279,20 @@ def _move(
         if isinstance(outcome, HeadState):
             return outcome
         if not isinstance(outcome, NotWritten):
-            # The swap may still land, so the manifest it names must stay.
+            # The swap may still arrive, so the manifest that it names must stay.
             raise (yield from _unmoved(context, decided, state.slot, outcome))
         state = head_state(context, state.slot, outcome.current)
         if folded is not None and folded not in {it.key for it in state.head.manifests}:
-            # Only the manifest that this process wrote, and not where the swap went through, its
-            # answer was lost, and another job has claimed the head since. A swap that is still
-            # under way finds another ETag than its own.
+            # Delete only the manifest that this process wrote, and only if the head does not name
+            # it. The head does name it if the swap was carried out, its answer was lost, and
+            # another job has claimed the head since. A swap still under way meets another ETag.
             yield from Delete(folded)
 
 
 def _move_run(
     context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None
 ) -> Step[None]:
-    """Move the run's head: from now on another try is a repeat."""
+    """Move the run's head, so that another attempt of the run is a repeat from now on."""
     idempotency_key = decided.decision.idempotency_key
     if idempotency_key is None:
         return

@@ -1,4 +1,4 @@
-"""Changes of partitions that a commit decides: what each one gets and loses."""
+"""Changes of partitions in a commit decision: the files that each partition gets and loses."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from .state.task_results import destination_exists
 
 @dataclass(frozen=True)
 class Target:
-    """A partition the job changes.
+    """Partition that the job changes.
 
-    :param replaces: whether what it holds goes.
-    :param drops: the attempt of the job's run that changed it last, whose place the job takes, and
-        that of the attempts before.
+    :param replaces: whether the job removes what the partition holds.
+    :param drops: the attempt of the job's run that changed the partition last. The job replaces the
+        files of that attempt, and those of the attempts before it.
     :param shared: whether files of ``drops`` have rows of other jobs, too.
     """
 
@@ -47,9 +47,9 @@ class Target:
 def targets_of(
     opened: OpenedJob, results: Sequence[TaskResult], others: Collection[str] = ()
 ) -> dict[str, Target]:
-    """The partitions with rows and those that the job names, by name and in its order.
+    """Return the partitions with rows and those that the job names, by name and in its order.
 
-    :param others: further ones, that it empties or adopts.
+    :param others: further ones, that the job empties or adopts.
     """
     replaces = opened.spec.mode is Mode.REPLACE
     files: dict[str, list[PendingFile]] = {}
@@ -66,9 +66,9 @@ def compose_decision(
     held: Mapping[str, HeadState],
     run_version: int = 0,
 ) -> Step[Decision]:
-    """The text of a job's commit decision; partitions are listed where it matters what is there.
+    """Compose a job's commit decision; list a partition if its present files matter.
 
-    :param held: by partition, the head that the job claimed; none of a table that has no heads.
+    :param held: by partition, the head that the job claimed; empty for a table that has no heads.
     :raises DestinationExistsError: mode fail-if-exists met files.
     :raises DamagedError: a partition to which files are added has lost its head.
     :raises TableMismatchError: the job takes over or removes files of another table format.
@@ -109,7 +109,7 @@ def _change(
         opened_version=_opened_version(opened, target, state),
         settles=target.partition in opened.settles,
     )
-    # A cleared run that empties a partition of what it wrote there may find others' files.
+    # A cleared run that only removes its own files from a partition may find files of others.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
     if state is not None and target.drops:
         yield from _refuse_moved(context, target, state)
@@ -117,7 +117,7 @@ def _change(
     if not (first or target.replaces or target.drops or exclusive):
         return change
     listed = yield from list_data(context.root, target.partition)
-    # Where the owner commits again what it could not finish, files of this very job are there.
+    # If the owner commits again a job that it could not finish, files of this job are there.
     there = tuple(
         StoredFile(item.key, item.etag, item.size)
         for item in listed
@@ -143,10 +143,11 @@ def _change(
         theirs = [item for item in listed if job_in_key(item.key) != opened.job]
         files, lost = yield from files_without_heads(context, {target.partition: theirs})
         for damage in lost.values():
-            if not isinstance(damage, HeadMovedError):  # Else this job is fenced, and will see it.
+            if not isinstance(damage, HeadMovedError):  # Else this job is fenced, and will notice.
                 raise damage
         foreign = {file.key for of_it in files.values() for file in of_it}
-    # What an attempt adopted only its own decision names; once folded, the head's manifest does.
+    # Only an attempt's own decision names the files that it adopted, until it is folded: then the
+    # head's manifest names them.
     changes = (it for job in named if job in attempts for it in attempts[job])
     keeps = {file for change in changes for file in change.adopted}
     adopted = tuple(f for f in others if f.key in foreign or f in keeps)
@@ -155,8 +156,10 @@ def _change(
 
 
 def _opened_version(opened: OpenedJob, target: Target, state: HeadState | None) -> int | None:
-    """Return the version of a partition at the job's opening, where others have moved it since: who
-    was there first is then known without a clock."""
+    """Return a partition's version at the job's opening, if other jobs have moved it since.
+
+    So the record shows which job was there first without comparing clocks.
+    """
     if state is None:
         return None
     version = state.version_at(opened.base.get(target.partition))
@@ -166,14 +169,14 @@ def _opened_version(opened: OpenedJob, target: Target, state: HeadState | None) 
 
 
 def _ranks_after(opened: OpenedJob, target: Target, state: HeadState | None) -> PartitionRanks:
-    """Return the ranks that a partition has once the job has written it."""
+    """Return the ranks of a partition once the job has written it."""
     if state is None:
         return NO_RANKS
     name, given = target.partition, opened.spec.run_rank
     settling = opened.settles.get(name)
     if settling is None:
         return _usual_ranks(opened, target, state)
-    # A job that settles by rows that are there has no rank, and its rows have one already.
+    # A job that settles a conflict for rows that are there already has no rank. The rows have one.
     keeps = name in opened.spec.settles and not target.replaces
     if settling.rank is None:
         ranks = state.head.ranks if keeps else _usual_ranks(opened, target, state)
@@ -183,19 +186,19 @@ def _ranks_after(opened: OpenedJob, target: Target, state: HeadState | None) -> 
 
 
 def _usual_ranks(opened: OpenedJob, target: Target, state: HeadState) -> PartitionRanks:
-    """Return the ranks that a partition has after a job that settles nothing there."""
+    """Return the ranks of a partition after a job that settles no conflict there."""
     name = target.partition
     if name not in opened.spec.merges and name not in opened.spec.row_changes:
         run = opened.spec.idempotency_key
         return state.head.ranks.after(opened.rank(name), target.replaces, run)
-    # Rows that were there stay, in files of this job; of a merge some are new, or all.
+    # Rows that were there stay, in files of this job. A merge adds some, or has only new rows.
     given = opened.spec.run_rank
     rank = given.rank(name) if given and name in opened.spec.row_changes else None
     return state.head.ranks.after(rank, replaces=False)
 
 
 def _dropping(change: PartitionDecision, attempts: Iterable[str]) -> PartitionDecision:
-    """A change that takes out the files of attempts of the job's own run, too."""
+    """Return the change, extended to remove the files of attempts of the job's own run."""
     first, *more = [*dict.fromkeys(attempts)] or [None]
     return replace(change, dropped_job=first, also_dropped=tuple(it for it in more if it))
 
@@ -203,9 +206,11 @@ def _dropping(change: PartitionDecision, attempts: Iterable[str]) -> PartitionDe
 def _without_unread(
     context: Context, state: HeadState | None, there: tuple[StoredFile, ...]
 ) -> Step[tuple[StoredFile, ...]]:
-    """The files that a job removes that writes the rows of a partition again: none that another
-    program wrote there after the head had moved, since the head does not name it and nobody has
-    read it."""
+    """Return the files that may be removed as a job rewrites a partition's rows.
+
+    A file of another program that came after the head had moved stays: the head does not name it,
+    so the job has not read it.
+    """
     if state is None or all(job_in_key(file.key) for file in there):
         return there
     named = {file.key for file in (yield from files_of_head(context, state))}
@@ -215,11 +220,13 @@ def _without_unread(
 def _refuse_unfit(
     context: Context, opened: OpenedJob, target: Target, adopted: Sequence[StoredFile]
 ) -> Step[None]:
-    """Refuse to adopt files of which the table would not show all columns, each as it is listed
-    under this job's claim: another program may have written them since the table was made.
+    """Refuse to adopt files with columns that the table would not show.
 
-    :raises TableMismatchError: there are some.
-    :raises DamagedError: one is not Parquet.
+    Each file is read as it is listed under this job's claim: another program may have written it
+    since the table was made.
+
+    :raises TableMismatchError: there are such files.
+    :raises DamagedError: a file is not Parquet.
     """
     if not adopted:
         return
@@ -234,18 +241,19 @@ def _refuse_unfit(
     )
 
 
-#: By job, what it did to a partition.
+#: By job, its changes of a partition.
 _Changes = Mapping[str, Sequence[PartitionDecision]]
 
 
 def _own_attempts(
     context: Context, opened: OpenedJob, target: Target, there: Collection[str]
 ) -> Step[_Changes]:
-    """The attempts of the job's run that have files in a partition, newest first: by what each says
-    of itself.
+    """Find the attempts of the job's run that have files in a partition, newest first.
 
-    Requests: none unless the job takes the place of an attempt; else a GET for each job that has
-    files there, or whose rows were written again.
+    The values are their changes, by what each attempt's decision says.
+
+    Requests: none unless the job replaces an attempt; else a GET for each job that has files there,
+    or whose rows were rewritten.
 
     :param there: the jobs whose files the partition holds, or its head names.
     :raises CommitConflictError: rows of an attempt are in files with rows of others.
@@ -266,8 +274,10 @@ def _own_attempts(
 def _read_changes(
     context: Context, opened: OpenedJob, target: Target, jobs: Collection[str]
 ) -> Step[dict[str, tuple[bool, Sequence[PartitionDecision]]]]:
-    """Read the changes of jobs to a partition. The first of each pair says that the job is an
-    attempt of the run whose place this job takes."""
+    """Read the changes of jobs to a partition.
+
+    :returns: by job, whether it is an attempt of the run that this job replaces, and its changes.
+    """
     names = sorted(jobs)
     found = yield from All(tuple(read_decision(context, job) for job in names))
     key = opened.spec.idempotency_key
@@ -285,11 +295,13 @@ def _read_changes(
 def _refuse_unread(
     context: Context, opened: OpenedJob, target: Target, listed: Sequence[ListedObject]
 ) -> None:
-    """Refuse to take the place of files that the job has not read: nobody moves a head that adds
-    files without one. A job has read them by a listing; or it writes rows again of a table that
-    shows no files without a head, so that it has read none.
+    """Refuse to replace files that the job has not read.
 
-    :raises CommitConflictError: others are there than the job has read.
+    The head alone does not show such files: a program that adds files without heads moves none. A
+    job has read files without a head if its read base has a listing of them. A job that rewrites
+    rows of a table that shows only files with heads has read none.
+
+    :raises CommitConflictError: the partition holds other files than the job has read.
     :raises TableMismatchError: there are files that no reader of the table has read.
     """
     base = opened.spec.base
@@ -325,14 +337,16 @@ def _uncounted(context: Context, partition: str, keys: Sequence[str]) -> TableMi
 def _refuse_merged(
     target: Target, others: Iterable[PartitionDecision], own: Collection[str], shared: bool
 ) -> None:
-    """Refuse to drop attempts whose rows a compaction or a merge wrote again among those of
-    others: they would stay, and be there twice; or whose own files have rows of others. Where
-    the partition is replaced, and all that was written again are rows of the run, none can be.
+    """Refuse to drop attempts whose rows cannot be separated from rows of others.
 
-    :param others: what the jobs of other files did that are there.
+    A compaction or a merge has rewritten them together with rows of others: the attempts' rows
+    would stay, and be there twice. Or the attempts' own files have rows of others. If the partition
+    is replaced, and all rewritten rows are the run's, no row can be there twice.
+
+    :param others: the changes by jobs that are not attempts of the run and have files there.
     :param own: the run's attempts whose rows may be there.
-    :param shared: whether files of one have rows of other jobs, too.
-    :raises CommitConflictError: it is so.
+    :param shared: whether a file of theirs has rows of other jobs, too.
+    :raises CommitConflictError: the rows cannot be separated.
     """
     own = {*own}
     if (shared and not target.replaces) or any(
@@ -349,10 +363,12 @@ def _refuse_merged(
 
 
 def _refuse_moved(context: Context, target: Target, state: HeadState) -> Step[None]:
-    """Refuse to write rows of a run again that a merge has moved from a partition to others, which
-    left it empty: they would be in both. Of one that has rows since, nobody knows.
+    """Refuse to load rows of a run again that a merge has moved to other partitions.
 
-    :raises CommitConflictError: it is so.
+    The merge left this partition empty; the rows would be in both. If the partition has got rows
+    since, this cannot be found out.
+
+    :raises CommitConflictError: a merge has moved the rows.
     """
     head = state.head
     if (

@@ -1,4 +1,4 @@
-"""Opening of a job by a process whose rights are seen to suffice to its end."""
+"""Opening of a job after checking that the credentials can also finish it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from .state.demanded_encryption import encryption_refused, find_demanded
 from .state.job_state import OpenedJob
 from .state.rights import missing_rights
 
-#: The tables' roots by the driver that was found to have all rights there.
+#: By driver, the roots of the tables for which it was found to have all rights.
 _seen: WeakKeyDictionary[Driver, set[str]] = WeakKeyDictionary()
 
 
 def open_checked(driver: Driver, context: Context, spec: JobSpec) -> OpenedJob:
-    """Begin a job, having seen that its rights suffice to the end: four requests at once, the
-    first time that this process writes to the table with these credentials. Then clean up what
-    aborted jobs have left.
+    """Begin a job after checking that its credentials can also finish it.
+
+    The check sends four requests at once, the first time that this process writes to the table with
+    these credentials. Afterwards clean up what aborted jobs have left.
 
     :raises StoreRefusedError: a right is missing; nothing was written.
     :raises ZeroRenameError: as :func:`.commit.open.open_job`.
     """
     with about(context.root.url):
-        checked(context, spec)  # What cannot be right is refused before anything is sent.
-        # From the first request on, which a bucket's policy may deny otherwise.
+        checked(context, spec)  # Invalid input is refused before anything is sent.
+        # Encrypt from the first request on: a bucket's policy may deny requests without it.
         driver.encrypt(context.root.prefix, spec.files.encrypted)
         driver.encrypt_by_default(spec.default_encryption, context.root.prefix)
         default = driver.default_encryption(context.root.prefix)

@@ -1,4 +1,4 @@
-"""Step 3: claim the head of every partition the job changes, and notice who was there first."""
+"""Step 3: claim the head of every partition that the job changes, and detect conflicts."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ from .state.tolerance import or_error
 
 @dataclass(frozen=True)
 class ClaimRequest:
-    """A slot to claim, and what may have happened to it since the job opened, or read it.
+    """Request to claim a slot, with the states of its head that the conflict test compares.
 
-    :param base: the head's ETag at opening; ``None``: there was no head.
-    :param known: the head as it was read then, without a claim.
-    :param writes: whether the job has rows for the partition or empties it; else it only takes out
-        what an earlier attempt of its run wrote there.
-    :param read: the version at which the job had read the partition before; ``None``: it had not.
+    :param base: the head's ETag when the job opened; ``None``: there was no head.
+    :param known: the head as it was read when the job opened, without a claim; ``None``: it was not
+        read then.
+    :param writes: whether the job has files for the partition or empties it. If not, the job only
+        removes what an earlier attempt of its run wrote there.
+    :param read: the version of the partition that the job's rows, or its plan, were made from;
+        ``None``: they were made from none.
     :param replaces: whether the job replaces what the partition holds.
     """
 
@@ -51,15 +53,14 @@ class ClaimRequest:
 
 @dataclass(frozen=True)
 class Held:
-    """The slot carries our claim."""
+    """Slot that carries the claim of this job, put there by this process."""
 
     state: HeadState
 
 
 @dataclass(frozen=True)
 class Busy:
-    """The slot carries the claim of a job that has not decided: another one, or this very job in
-    another process."""
+    """Slot that carries an undecided claim: of another job, or of this job in another process."""
 
     state: HeadState
     job: str
@@ -67,8 +68,9 @@ class Busy:
 
 @dataclass(frozen=True)
 class Superseded:
-    """A newer run has loaded the slot's partition, or a conflict over it was settled against the
-    job's run.
+    """Slot in which the job gives way to another run.
+
+    A newer run has loaded the partition, or a conflict over it was settled against the job's run.
 
     :param loses: whether the job had anything to write there.
     """
@@ -79,7 +81,7 @@ class Superseded:
 
 @dataclass(frozen=True)
 class Claims:
-    """The heads that a job has claimed, and the partitions that it leaves out.
+    """Heads claimed by a job, and partitions that it leaves out.
 
     :param held: by slot, the head with the job's claim.
     :param superseded: the partitions that the job leaves out, each with the job that wrote it last.
@@ -91,7 +93,7 @@ class Claims:
 
 @dataclass(frozen=True)
 class Conflict:
-    """The slot changed since the job opened."""
+    """Slot that changed since the job opened, or since the job read its partition."""
 
     state: HeadState
     by: str | None
@@ -103,14 +105,15 @@ _Outcome = Held | Busy | Superseded | Conflict
 def claim_all(
     context: Context, opened: OpenedJob, requests: Iterable[ClaimRequest]
 ) -> Step[Claims]:
-    """Claim every slot: in parallel first; meeting an undecided claim, one by one in order.
+    """Claim every slot: in parallel, or one by one in order once an undecided claim is met.
 
-    Holding claims while waiting is free of deadlock only where all who wait claim in one order,
-    so a job that meets another's claim in the parallel round gives its own back first.
+    Waiting while holding claims is free of deadlock only if all jobs that wait claim in the same
+    order. So a job that meets another job's claim in the parallel round first releases its own
+    claims.
 
     :raises CommitConflictError: a slot changed since the job opened, under ``on_conflict=fail``.
-    :raises SupersededRunError: newer runs have loaded partitions, and the job leaves none out, or
-        all.
+    :raises SupersededRunError: other runs supersede the job in some partitions, and the job leaves
+        none out; or they do so in all partitions.
     :raises JobFencedError: another process aborted this job meanwhile.
     :raises UnfinishedCommitError: another process committed it.
     :raises OtherJobError: a job in the way can neither be finished nor be fenced.
@@ -163,7 +166,10 @@ def _claim_in_order(
 
 
 def _refuse_superseded(opened: OpenedJob, outcomes: Iterable[_Outcome]) -> None:
-    """:raises SupersededRunError: the job leaves nothing out, and newer runs have loaded some."""
+    """Refuse a job that is superseded in a partition and does not leave such partitions out.
+
+    :raises SupersededRunError: the job is refused.
+    """
     if opened.spec.on_superseded is OnSuperseded.SKIP:
         return
     if found := _given_way(opened, outcomes):
@@ -171,7 +177,10 @@ def _refuse_superseded(opened: OpenedJob, outcomes: Iterable[_Outcome]) -> None:
 
 
 def _claims(opened: OpenedJob, outcomes: Iterable[_Outcome]) -> Claims:
-    """:raises SupersededRunError: none of the partitions is the job's to write."""
+    """Collect the held claims and the partitions left out.
+
+    :raises SupersededRunError: no partition is left for the job to write.
+    """
     held = {it.state.slot: it.state for it in outcomes if isinstance(it, Held)}
     superseded = _given_way(opened, outcomes)
     if superseded and all(slot.is_run for slot in held):
@@ -186,7 +195,7 @@ def _given_way(opened: OpenedJob, outcomes: Iterable[_Outcome]) -> dict[str, Sup
 
 
 def _claim(context: Context, opened: OpenedJob, request: ClaimRequest) -> Step[_Outcome]:
-    """Put our claim on one slot; settle the claims of decided jobs on the way."""
+    """Put this job's claim on one slot; first finish decided jobs whose claims are still there."""
     slot = request.slot
     if request.base is None:
         state = HeadState(slot, PartitionHead.initial(slot), None)
@@ -199,8 +208,9 @@ def _claim(context: Context, opened: OpenedJob, request: ClaimRequest) -> Step[_
         if other == opened.job:
             if state.head.holder in (None, context.process()):
                 return Held(state)
-            # Another process commits this very job. Its claim is its own to decide on and to give
-            # back: were it taken for ours, ours given back would take it from under its decision.
+            # Another process commits this very job. Only that process may decide on its claim and
+            # release it. If we took the claim for ours and released it, that process could decide
+            # without a claim.
             yield from _refuse_if_fenced(context, opened)
             return Busy(state, opened.job)
         if other is not None:
@@ -214,8 +224,8 @@ def _claim(context: Context, opened: OpenedJob, request: ClaimRequest) -> Step[_
         if _changed(opened, request, state):
             return Conflict(state, state.head.last_job)
         if state.etag != request.base:
-            # Somebody changed the head since this job opened, and that may have been this job:
-            # a commit that is called again must not move a head again.
+            # The head changed since this job opened, perhaps by this job itself: a commit that is
+            # called a second time must not move a head a second time.
             yield from _refuse_if_fenced(context, opened)
         yield from _finish_last_job(context, opened, request, state)
         claimed = state.head.claimed(opened.job, context.process(), context.write_id(), state.etag)
@@ -227,14 +237,14 @@ def _claim(context: Context, opened: OpenedJob, request: ClaimRequest) -> Step[_
                 raise (yield from not_confirmed(context, slot.key, "a claim", outcome))
             case NotWritten():
                 if outcome.seen_before:
-                    # Our claim may have been there and been taken off: fenced, or finished by
-                    # another. Our own decision tells.
+                    # Our claim may have been there and been released since: another process has
+                    # fenced this job, or finished it. This job's decision shows which.
                     yield from _refuse_if_fenced(context, opened)
                 state = head_state(context, slot, outcome.current)
 
 
 def _settle(context: Context, state: HeadState, other: str) -> Step[bool]:
-    """Carry out the decision of the job that holds a claim; ``False`` while it has none."""
+    """Carry out the decision of a claim's job; return ``False`` if that job is undecided."""
     decided = yield from read_decision(context, other)
     if decided is None:
         return False
@@ -246,20 +256,24 @@ def _settle(context: Context, state: HeadState, other: str) -> Step[bool]:
 
 
 def _gives_way(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool:
-    """Tell whether a job leaves a partition as it is: what newer runs have loaded, or was settled
-    against its run. Where it has nothing to write it still takes out what an earlier try of its run
-    left, unless somebody has replaced that since."""
+    """Return whether a job leaves a partition as it is, because its run is superseded there.
+
+    A job without rows for the partition still removes what an earlier attempt of its run left
+    there, unless another job has replaced that since.
+    """
     if not is_superseded(opened, state, request.replaces):
         return False
     return request.writes or _changed(opened, request, state)
 
 
 def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool:
-    """The conflict test: a replace against the version, an append against the replace version.
+    """Return whether a slot has changed under a job: the conflict test.
 
-    A run's head is always under *fail*: who moved it did this run's work. So is what a job settles
-    by a plan: it takes away what the plan has seen, and nothing else. So does what a job replaces
-    by a plan, under any policy.
+    A replace is compared with the version, an append with the version of the last replace.
+
+    A run's head is always tested as under *fail*: if another job moved it, that job did this run's
+    work. So are partitions in which the job settles a conflict by a plan: it removes only what the
+    plan has seen. The same holds for partitions that it replaces by a plan, under any policy.
     """
     if request.slot.name in opened.settles and not request.slot.is_run:
         return state.head.version != request.read
@@ -276,7 +290,10 @@ def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool
 def _changed_since(
     opened: OpenedJob, request: ClaimRequest, state: HeadState, base: int | None
 ) -> bool:
-    """Whether the job must not go on from a version; ``None``: one older than the head tells."""
+    """Return whether a slot has changed since a version in a way that refuses the job.
+
+    :param base: the version to compare with; ``None``: it is older than the head's trail.
+    """
     exclusive = request.replaces or request.slot.is_run
     if base is None:
         return exclusive or _replaced_since(opened, state.head)
@@ -286,22 +303,27 @@ def _changed_since(
 
 
 def _replaced_since(opened: OpenedJob, head: PartitionHead) -> bool:
-    """Whether a partition was replaced since a job opened, where its head has gone through too
-    many states to tell by versions: by the store's clock, whose dates are whole seconds."""
+    """Return whether a partition was replaced since the job opened, by the store's clock.
+
+    Used if the head's trail no longer reaches back to the opening, so that versions cannot answer.
+    The store's dates are whole seconds, so a replace in the same second counts.
+    """
     if not head.replace_version:
         return False
     return head.replaced_at is None or head.replaced_at >= opened.opened_at
 
 
-# Reads of a serializable job: a merge that looks for its keys in all partitions inserts one since
-# no other partition has it. So two could insert one key into two, each under a claim of its own.
+# Reads of a serializable job. A merge that looks for its keys in all partitions inserts a key
+# because no partition has it. So two merges could insert the same key into two partitions, each
+# under its own claim.
 
 
 def let_others_decide(context: Context, opened: OpenedJob) -> Step[None]:
-    """Wait until no head of the table has the claim of a job that has not decided, while this job
-    holds none itself; fence one that is silent too long, as one that died is.
+    """Wait until no head of the table carries another job's undecided claim.
 
-    Requests: none unless the job is serializable; else a LIST and a GET a partition.
+    This job must hold no claim meanwhile. A job that is silent for too long, such as one that died,
+    is fenced. Requests: none unless the job is serializable; else a LIST, and a GET for each
+    partition.
 
     :raises OtherJobError: a job in the way can neither be finished nor be fenced.
     """
@@ -320,15 +342,16 @@ def let_others_decide(context: Context, opened: OpenedJob) -> Step[None]:
 
 
 def refuse_moved_reads(context: Context, opened: OpenedJob, held: Collection[Slot]) -> Step[None]:
-    """See that the partitions that a serializable job has read and does not write are as it read
-    them, and that no others have come. Requests as :func:`let_others_decide`.
+    """Refuse a serializable job if a partition that it read and does not write has changed.
 
-    The job holds its claims. Of two that each change what the other one has read, the one that
-    claims later sees the other's claim; both may. So a claim is a conflict, and is not waited for:
-    the other job might wait for this one.
+    A partition that is new since then counts as changed. Requests as for :func:`let_others_decide`.
+
+    The job holds its claims. If each of two jobs changes what the other one has read, then the one
+    that claims later sees the other's claim; perhaps both do. So a claim is a conflict and is not
+    waited for: the other job might be waiting for this one.
 
     :param held: the heads that carry its claims.
-    :raises CommitConflictError: they are not.
+    :raises CommitConflictError: a partition has changed, or carries a claim.
     """
     read = opened.spec.base
     if not opened.spec.serializable or read is None:
@@ -344,7 +367,7 @@ def refuse_moved_reads(context: Context, opened: OpenedJob, held: Collection[Slo
 
 
 def _heads_read(context: Context, opened: OpenedJob, but: Collection[str]) -> Step[list[HeadState]]:
-    """The heads that are there, and those that the job has read."""
+    """Read all heads that exist and those that the job has read, except those of ``but``."""
     there = yield from list_heads(context)
     read = opened.spec.base.versions if opened.spec.base is not None else {}
     names = sorted({*there, *(name for name, version in read.items() if version)} - {*but})
@@ -355,10 +378,11 @@ def _heads_read(context: Context, opened: OpenedJob, but: Collection[str]) -> St
 def tell_overtaken(
     context: Context, opened: OpenedJob, requests: Iterable[ClaimRequest], error: ZeroRenameError
 ) -> Step[None]:
-    """Look whether an aborted job that could not make its claims, or lost them, would be in
-    conflict now, and say so in its error (:attr:`.RefusedError.overtaken`).
+    """Note in the error of an aborted job that a repeat of the job would hide a conflict.
 
-    A head that cannot be read counts, too.
+    An aborted job that could not make its claims, or lost them, looks at the heads again. If
+    another job has changed them, or is about to, the error says so
+    (:attr:`.RefusedError.overtaken`). A head that cannot be read counts as changed.
     """
     if not isinstance(error, JobFencedError | OtherJobError):
         return
@@ -387,9 +411,12 @@ def tell_overtaken(
 def _would_hide(
     context: Context, opened: OpenedJob, request: ClaimRequest, state: HeadState
 ) -> Step[bool]:
-    """Tell whether a job that runs again would begin on what another one has made of a partition,
-    or is about to make of it, and would not notice. Where it gives way, or ranks of two kinds do
-    not compare, its next try is refused and says so."""
+    """Return whether a repeat of the job would hide that another job changed a partition.
+
+    The repeat would begin on the state that the other job has made, or is about to make, and would
+    not notice. If the job's run gives way there, or the two ranks are not of one kind, the repeat
+    is refused and says so; then nothing is hidden.
+    """
     try:
         if is_superseded(opened, state, request.replaces):
             return False
@@ -408,8 +435,11 @@ def _would_hide(
 def _may_be_equally_new(
     context: Context, opened: OpenedJob, partition: str, other: str
 ) -> Step[bool]:
-    """Tell whether a job that is about to write a partition may be of a run that is neither newer
-    nor older than another job's: once it has written, nothing tells the two apart."""
+    """Return whether another job's run may be exactly as new as this job's run in a partition.
+
+    The other job is about to write the partition; once it has, ranks cannot tell the two runs
+    apart.
+    """
     entry = yield from or_error(read_open(context, other))
     if not isinstance(entry, OpenEntry) or entry.record is None:
         return True
@@ -420,11 +450,11 @@ def _may_be_equally_new(
 def _finish_last_job(
     context: Context, opened: OpenedJob, request: ClaimRequest, state: HeadState
 ) -> Step[None]:
-    """Apply the job that moved this head last, if what it removes here may be outstanding.
+    """Finish the job that moved this head last, if its removals here may be outstanding.
 
-    Else this job's marker would stand beside files of a state before. A job that is closed has
-    removed all; one that moved the head before this job listed it, and was not open after that,
-    is closed.
+    Otherwise this job's marker would stand beside files of an older state. A closed job has removed
+    everything. A job that had moved the head before this job listed it, and was not open after that
+    listing, is closed.
     """
     last = state.head.last_job
     if last is None or (state.etag == request.base and last not in opened.others):
@@ -458,7 +488,7 @@ def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictErr
     def was_read(conflict: Conflict) -> bool:
         return base is not None and base.version(conflict.state.slot.name) is not None
 
-    # Those come first that the job has read: of them its remedy is.
+    # Partitions that the job has read come first: the remedy speaks of them.
     conflicts = sorted(conflicts, key=was_read, reverse=True)
     named = first_few(
         [

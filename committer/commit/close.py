@@ -1,4 +1,4 @@
-"""Step 8: close a job when nothing of it is left to do, and sweep the uploads it left."""
+"""Step 8: sweep the uploads that a job left, and close it when nothing of it is left to do."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SWEEPS = Backoff(tries=5, first=0.5, at_once=2)
 
 
 def list_uploads(context: Context) -> Step[list[ListedUpload]]:
-    """The multipart uploads under way below the table.
+    """List the multipart uploads under way below the table.
 
-    Where the store's listing by prefix is known to be empty always, the bucket's is filtered.
+    If the store's listing by prefix is known to be always empty, the bucket's listing is filtered.
     """
     prefix = f"{context.root.prefix}/"
     asked = prefix if context.facts.uploads_by_prefix else ""
@@ -31,10 +31,10 @@ def list_uploads(context: Context) -> Step[list[ListedUpload]]:
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep did.
+    """Result of a sweep.
 
     :param aborted: by job, how many of its uploads were aborted.
-    :param errors: by job, why some of them may be left.
+    :param errors: by job, why some of its uploads may be left.
     """
 
     aborted: Mapping[str, int]
@@ -44,10 +44,11 @@ class Swept:
 def sweep_jobs(
     context: Context, jobs: Collection[str], keep: Collection[tuple[str, str]] = frozenset()
 ) -> Step[Swept]:
-    """Abort the uploads with one of ``jobs`` in their keys, but those in ``keep``, until a listing
-    shows none: a part that arrives late can leave parts behind.
+    """Abort the uploads with one of ``jobs`` in their keys, until a listing shows none.
 
-    :param keep: (key, UploadId) of uploads that a decision names.
+    A single round is not enough: a part that arrives late can leave parts behind.
+
+    :param keep: (key, UploadId) of uploads that a decision names, which are not aborted.
     :raises ZeroRenameError: the uploads cannot be listed. A store that lists none hides them.
     """
     aborted: dict[str, set[tuple[str, str]]] = {job: set() for job in jobs}
@@ -71,7 +72,7 @@ def sweep_jobs(
 
 
 def sweep(context: Context, job: str) -> Step[int]:
-    """:func:`sweep_jobs` of one job.
+    """Abort the uploads of one job, as :func:`sweep_jobs`.
 
     :returns: how many uploads were aborted.
     :raises UnfinishedCommitError: some are still listed.
@@ -80,7 +81,7 @@ def sweep(context: Context, job: str) -> Step[int]:
 
 
 def sweep_losers(context: Context, decision: Decision) -> Step[None]:
-    """Sweep the uploads that attempts of a committed job have left and its decision does not name.
+    """Abort uploads of a committed job that its decision does not name: attempts have left them.
 
     :raises UnfinishedCommitError: some are still there.
     """
@@ -122,7 +123,7 @@ def _abort(key: str, upload_id: str) -> Step[None]:
 
 
 def close(context: Context, job: str) -> Step[int]:
-    """Sweep what is left of an aborted job, then delete the open record.
+    """Abort the uploads that an aborted job left, then delete its open record.
 
     :returns: how many uploads were aborted.
     """
@@ -132,7 +133,7 @@ def close(context: Context, job: str) -> Step[int]:
 
 
 def delete_open_record(context: Context, job: str) -> Step[None]:
-    """Say that nothing of a job is left to do."""
+    """Delete a job's open record: nothing of the job is left to do."""
     answer = yield from Delete(context.root.open_key(job))
     if isinstance(answer, Unknown):
         yield from Delete(context.root.open_key(job))

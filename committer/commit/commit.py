@@ -1,4 +1,4 @@
-"""A job's commit from the tasks' results to the close, and its abort."""
+"""A job's commit, from the results of its tasks to its close, and its abort."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def commit_job(
 ) -> Step[Committed]:
     """Claim, list, decide, apply, close.
 
-    :param results: what the successful task attempts report, one a task.
+    :param results: the reports of the successful task attempts, one for each task.
     :param expected_tasks: how many tasks there were, if known.
     :raises TaskResultsError: the results do not add up. Nothing was decided.
     :raises CommitConflictError: another job changed a partition; this one is aborted.
@@ -89,9 +89,11 @@ def commit_job(
 def _ready(
     context: Context, opened: OpenedJob, targets: list[Target]
 ) -> Step[tuple[dict[Slot, HeadState], Decision, FoundTable | None]]:
-    """Steps 3 and 4: the claims, the decision's text, and the table that it makes or changes.
+    """Make the claims (step 3) and the decision (step 4); make or change the table if needed.
 
-    :param targets: is added what comes while a replace of the whole table claims.
+    :returns: the claimed heads, the decision, and the table's record if this job makes or changes
+        it.
+    :param targets: gets those partitions added that come while a replace of the whole table claims.
     """
     while True:
         yield from let_others_decide(context, opened)
@@ -120,9 +122,11 @@ def _ready(
 def _with_what_it_left(
     opened: OpenedJob, results: Sequence[TaskResult], targets: Sequence[Target], decision: Decision
 ) -> Decision:
-    """A decision with the rows that the job does not write, and the attempt of its run that has
-    written the partitions which it leaves as they are: those that a plan has left out, and those
-    that newer runs have loaded."""
+    """Add to a decision the number of rows that the job leaves out, and the run's former job.
+
+    The job leaves out partitions that a plan has excluded, and those that newer runs have loaded.
+    They keep what the run's former job wrote there, so the decision names that job (``narrows``).
+    """
     written = {change.partition for change in decision.partitions}
     left = [target for target in targets if target.partition not in written]
     if opened.narrowed is None and not left:
@@ -133,7 +137,7 @@ def _with_what_it_left(
 
 
 def _come_beside(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> Step[list[str]]:
-    """The partitions that came before everybody could see that this job overwrites the columns."""
+    """Find partitions that came before others could see this job's overwriting of the columns."""
     if opened.spec.schema_mode is not SchemaMode.OVERWRITE:
         return []
     return (yield from _come_meanwhile(context, opened, targets))
@@ -142,18 +146,18 @@ def _come_beside(context: Context, opened: OpenedJob, targets: Iterable[Target])
 def abort_job(
     context: Context, opened: OpenedJob, results: Sequence[TaskResult]
 ) -> Step[Aborted | Committed]:
-    """Abort an open job, or find it committed: then it is applied and the report says so."""
+    """Abort an open job, or find it committed: then it is applied, and its report is returned."""
     if opened.repeated is not None:
         return opened.repeated
     context = context.of(opened)
     if opened.spec.coordination is Coordination.NONE:
         return (yield from abort_uncoordinated(context, opened))
     found = yield from or_damage(_targets(context, opened, results))
-    # Where they cannot be told there is no claim either: a commit asks first.
+    # If the targets cannot be found out, there is no claim either: a commit finds them first.
     slots = _slots(context, opened, () if isinstance(found, DamagedError) else found)
 
     def may_sweep(holders: Collection[str]) -> bool:
-        # Another process of this job, if there is one, has its decision under way.
+        # If another process has claims of this job, its decision may be under way.
         return set(holders) <= {context.process()}
 
     return (yield from abort_own(context, opened.job, slots, may_sweep))
@@ -162,10 +166,10 @@ def abort_job(
 def _targets(
     context: Context, opened: OpenedJob, results: Sequence[TaskResult]
 ) -> Step[tuple[Target, ...]]:
-    """The partitions the job changes, with those of the earlier try whose files it replaces."""
+    """Find the partitions that the job changes, each with the run's earlier attempt to replace."""
     only, every = opened.narrowed, {*opened.spec.adopt_partitions, *opened.spec.settles}
     if opened.spec.mode is Mode.REPLACE:
-        # Where the run that is to stand has no rows any more, those of the others go.
+        # If the run that is to stand has no rows in a partition now, the others' rows still go.
         every |= opened.settles.keys()
     if opened.spec.empties_unnamed:
         there = only if only is not None else opened.empties_only
@@ -180,10 +184,11 @@ def _targets(
 
 
 def _own_before(context: Context, opened: OpenedJob) -> Step[list[tuple[str, PartitionDecision]]]:
-    """What the run has done before, by partition the last of its jobs and what that did there: one
-    that did only some of the partitions again left the others to the one before.
+    """Find the run's earlier changes: for each partition the run's last job there, and its change.
 
-    :raises DamagedError: the decision of one is gone.
+    A job that loaded only some of the partitions again left the others to the job before it.
+
+    :raises DamagedError: the decision of such a job is missing.
     """
     found: dict[str, tuple[str, PartitionDecision]] = {}
     job = opened.repeat_of
@@ -204,7 +209,7 @@ def _own_before(context: Context, opened: OpenedJob) -> Step[list[tuple[str, Par
 
 
 def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
-    """Every partition the table has: those with heads, and directories that hold files."""
+    """Find every partition of the table: those with heads, and directories that hold files."""
     if not opened.partition_by:
         return {UNPARTITIONED}
     heads, listed = yield from All((list_heads(context), list_table(context, opened.partition_by)))
@@ -214,11 +219,11 @@ def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
 def _come_meanwhile(
     context: Context, opened: OpenedJob, targets: Iterable[Target]
 ) -> Step[list[str]]:
-    """The partitions that a replace of the whole table, or of all that fit a condition, has not
-    claimed yet, once it has claimed the others.
+    """Find partitions that a replace of the whole table, or by a condition, has not claimed yet.
 
-    A job that changes one of those and a new one is before this job in both, or after it in both:
-    if before, its claim on the new head was there before this job got the other one.
+    It is called once the job has claimed the others. Another job that changes one of those and a
+    new partition is before this job in both, or after it in both: if it is before, its claim on the
+    new head was there before this job got the other one.
     """
     if not opened.spec.empties_unnamed or not opened.partition_by or opened.narrowed is not None:
         return []
@@ -252,18 +257,20 @@ def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> l
 
 
 def _read_version(opened: OpenedJob, partition: str) -> int | None:
-    """The version of a partition that the job's rows, or its plan, were made from; ``None``:
-    none."""
+    """Return the version of a partition that the job's rows, or its plan, were made from.
+
+    :returns: ``None``: they were made from none.
+    """
     read = None if opened.spec.base is None else opened.spec.base.version(partition)
     planned = opened.planned.get(partition)
-    # Versions only grow: a head that is at the lower of two is at both, or neither.
+    # Versions only grow, and a head must be at both versions. Testing the lower one is enough.
     return min((it for it in (read, planned) if it is not None), default=None)
 
 
 def _decision(
     context: Context, opened: OpenedJob, targets: Sequence[Target], held: Mapping[Slot, HeadState]
 ) -> Step[Decision]:
-    """Step 4 and the decision's text."""
+    """List what the job replaces (step 4), and compose the decision."""
     states = {it.partition: held[Slot.partition(context.root, it.partition)] for it in targets}
     idempotency_key = opened.spec.idempotency_key
     run_version = (
@@ -277,7 +284,7 @@ def _aborted(
 ) -> Step[Committed | None]:
 
     def may_sweep(holders: Collection[str]) -> bool:
-        # While this process has a claim, no other one has all that it needs to commit.
+        # While this process has a claim, no other process has all claims that a commit needs.
         return context.process() in holders
 
     aborting = abort_own(context, opened.job, slots, may_sweep)
@@ -287,9 +294,12 @@ def _aborted(
 def _fenced_or(
     context: Context, opened: OpenedJob, error: ZeroRenameError
 ) -> Step[ZeroRenameError]:
-    """Return the error of a fenced job in the place of damage that it met. Its claims were
-    released, so others may have moved its heads and folded their decisions, which is not damage.
-    The abort decision is written before a claim is released, so it is there by then."""
+    """Return the error of a fenced job instead of damage that the job met.
+
+    Once a job is fenced, its claims are released, so others may have moved its heads and folded
+    their decisions: that looks like damage and is none. The abort decision is written before a
+    claim is released, so it is there by then.
+    """
     if not isinstance(error, DamagedError):
         return error
     decided = yield from or_error(read_decision(context, opened.job))
@@ -299,7 +309,7 @@ def _fenced_or(
 
 
 def fenced(opened: OpenedJob) -> JobFencedError:
-    """The error of a job that another process has aborted."""
+    """Build the error of a job that another process has aborted."""
     return JobFencedError(
         "Another process declared this job dead before it decided; nothing of it is visible.",
         job=opened.job,

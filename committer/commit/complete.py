@@ -1,4 +1,4 @@
-"""Completion of a committed job's pending files: each becomes visible, or is seen to be."""
+"""Completion of a committed job's pending files: each becomes visible, or is found visible."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from ..store.listing import list_uploads
 from ..store.requests import Absent, CompleteUpload, Done, Found, Head, Refused, Step, Unknown
 from .state.context import Context
 
-#: As patient as a request that the driver repeats: the pauses come to a minute, and each failed try
-#: reads besides, which waits for a store that is away.
+#: Waits as long as a request that the driver repeats: the pauses sum up to a minute, and each
+#: failed attempt also sends a read, which waits for a store that does not answer.
 COMPLETE = Backoff(tries=16, first=0.5, cap=8.0)
-#: The try, counted from 0, from which on the upload is looked for.
+#: The attempt, counted from 0, from which on the upload is looked for in a listing.
 _LISTED_FROM = 2
 
 
 @dataclass(frozen=True)
 class MissingFilePolicy:
-    """What an applier makes of a file that is not there after an answer other than Done.
+    """Reaction of an applier to a file that is not there after an answer other than Done.
 
-    :param is_seen_to: whether another applier has seen to the file, so that none need be sent
-        again. It may raise ``failure`` where another one is of no use.
-    :param failure: the error once no request is left. Both get the last answer, and what is at
-        the file's key: nothing, or another object.
+    Both functions get the last answer, and what is at the file's key: nothing, or another object.
+
+    :param is_seen_to: whether another applier has completed the file, so that no request need be
+        sent again. It may raise ``failure`` if another request is of no use.
+    :param failure: builds the error once no request is left.
     """
 
     is_seen_to: Callable[[Refused | Unknown, Found | Absent], Step[bool]]
@@ -38,19 +39,19 @@ class MissingFilePolicy:
 def complete_file(
     context: Context, job: str, file: PendingFile, missing: MissingFilePolicy
 ) -> Step[Done | Found | None]:
-    """Complete one pending file, or see that it is done.
+    """Complete one pending file, or find that it is complete.
 
-    NoSuchUpload is the answer of an upload that was completed before, by us with the answer
-    lost or by another applier; the object then is there and names the job. Some stores answer 500
-    instead (Ceph, moto), also for an upload that somebody aborted: after the third answer that is
-    not Done, a listing of uploads tells whether it is there. On a store that does not list uploads
-    nothing tells, so that only the store's own refusal makes a file lost.
+    NoSuchUpload is the answer for an upload that was completed before, by us with the answer lost,
+    or by another applier. The object is then there and names the job. Some stores answer 500
+    instead (Ceph, moto), also for an aborted upload: so after the third answer that is not Done, a
+    listing of uploads shows whether the upload is there. If a store does not list uploads, only its
+    own refusal makes a file lost.
 
-    An object that a stranger put at the key meanwhile is written over as long as the upload is
-    there: the key carries the job's id, and the decision names it.
+    If a foreign program has put an object at the key meanwhile, it is overwritten while the upload
+    is there: the key carries the job's id, and the decision names it.
 
-    :returns: the answer to our own request, or the object that was there; ``None`` where another
-        applier has seen to the file.
+    :returns: the answer to our own request, or the object that was there; ``None`` if another
+        applier has completed the file.
     :raises ZeroRenameError: the ``failure`` of ``missing``.
     """
     request = CompleteUpload(file.key, file.upload_id, file.etags)
@@ -67,7 +68,8 @@ def complete_file(
         if (yield from missing.is_seen_to(answer, found)):
             return None
         if attempt >= _LISTED_FROM and (yield from _is_gone(context, file)):
-            # Listed before the object is looked at again: one completed in between is seen.
+            # The upload was listed first, then the object is read again: so a completion in between
+            # is noticed.
             found = yield from Head(file.key)
             if is_that_file(found, job, file):
                 return found
@@ -78,14 +80,14 @@ def complete_file(
 
 
 def is_that_file(found: Found | Absent, job: str, file: PendingFile) -> TypeGuard[Found]:
-    """Whether the object at a committed file's key is that file."""
+    """Return whether the object at a committed file's key is that file."""
     if isinstance(found, Absent):
         return False
     return found.size == file.size and found.metadata.get(JOB_METADATA) == job
 
 
 def _is_gone(context: Context, file: PendingFile) -> Step[bool]:
-    """Whether a listing of uploads tells that a file's is not there."""
+    """Return whether a listing of uploads shows that a file's upload is not there."""
     if not context.facts.uploads_listed:
         return False
     listed = yield from list_uploads(file.key if context.facts.uploads_by_prefix else "")
@@ -95,10 +97,10 @@ def _is_gone(context: Context, file: PendingFile) -> Step[bool]:
 def lost(
     job: str, file: PendingFile, answer: Refused, found: Found | Absent, meanwhile: str, remedy: str
 ) -> DataLostError:
-    """What is raised for a committed file whose upload and object are both gone.
+    """Build the error of a committed file that has neither upload nor object.
 
     :param found: what is at its key.
-    :param meanwhile: how it is with the rest of the job, a sentence.
+    :param meanwhile: the state of the rest of the job, a sentence.
     :param remedy: how to go on without the file, a sentence or two.
     """
     there, look = "there is no object", "Look for a lifecycle rule or a tool that aborts uploads"

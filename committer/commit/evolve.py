@@ -1,16 +1,17 @@
-"""Change of a table's columns, by the commit of the job that needs it.
+"""Change of a table's columns by the commit of the job that needs it.
 
-Just before it decides, with its claims held, the job writes into ``table.json`` what the columns
-will be, on its ETag and with its own id. The change counts as soon as that job is committed and
-not before, so that no other write is needed to make it or to take it back; and nobody takes it out
-while the job has not decided. So of jobs that change the columns at once, each goes on from the
+Just before it decides, with its claims held, the job writes the future columns into ``table.json``,
+with its own id, on the record's ETag. The change counts as soon as that job is committed and not
+before, so no other write is needed to make the change or to undo it. No process removes the change
+of a job that has not decided. So if several jobs change the columns at once, each goes on from the
 columns that the one before it left.
 
-A job that overwrites the columns replaces all files, so none of other columns may come from a job
-that opened before. It claims every head that there is; a job that makes a new one looks at
-``table.json`` when it has claimed it, and the one that overwrites lists the heads when it has
-written that: one of the two sees the other. Nobody claims a head while his change stands there
-undecided, so that jobs may wait for its end with their claims held.
+A job that overwrites the columns replaces all files, so a job that opened before it must not add
+files with former columns. The overwriting job claims every head that there is. A job that makes a
+new head reads ``table.json`` after it has claimed that head, and the overwriting job lists the
+heads after it has written ``table.json``: at least one of the two sees the other. No job claims a
+head while its own undecided change stands in ``table.json``. So other jobs may wait for its end
+while they hold claims.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from .state.job_state import OpenedJob
 
 
 def evolve(context: Context, opened: OpenedJob) -> Step[tuple[FoundTable | None, int]]:
-    """See that by the table's columns, once this job is committed, its files can be read.
+    """Make sure that the table's columns, once this job is committed, include those of its files.
 
-    :returns: the record that the job's decision makes good, ``None`` where the columns are the
-        table's already; and the version of the columns by which the job's files can be read.
-    :raises TableMismatchError: another job has changed a column in a way that does not go with
-        this one's; or there is no table any more.
+    :returns: the record that counts once the job is committed, ``None`` if the table has these
+        columns already; and the version of the columns with which the job's files can be read.
+    :raises TableMismatchError: another job has changed a column in a way that does not go with this
+        one's; or there is no table any more.
     :raises CommitConflictError: another job has overwritten the columns.
-    :raises StoreUnreachableError: the store did not say whether the record was written; nothing
-        is decided.
+    :raises StoreUnreachableError: the store did not say whether the record was written; nothing is
+        decided.
     """
     while True:
         found = yield from _undisturbed(context, opened)
@@ -58,8 +59,8 @@ def evolve(context: Context, opened: OpenedJob) -> Step[tuple[FoundTable | None,
         schema = change(record.schema, opened.schema, record.partition_by, url=context.root.url)
         if schema is record.schema and record.evolution is None:
             return None, record.schema_version
-        # One that overwrites writes its own change again: another process that wrote it may be
-        # about to take it back.
+        # A job that overwrites the columns writes its change again even if it is there: another
+        # process of the same job may have written it, and be about to remove it.
         evolution = Evolution(opened.job, schema, overwrites)
         proposed = yield from _propose(context, found, evolution)
         if proposed is not None:
@@ -67,16 +68,15 @@ def evolve(context: Context, opened: OpenedJob) -> Step[tuple[FoundTable | None,
 
 
 def _made(found: FoundTable) -> tuple[FoundTable, int]:
-    """The table that a job's decision makes good, and the version of its columns."""
+    """Return the record as it is once the job is committed, and the version of its columns."""
     record = found.record.evolved()
     return replace(found, record=record, as_stored=False), record.schema_version
 
 
 def withdraw(context: Context, opened: OpenedJob) -> Step[None]:
-    """Take this job's undecided change out again, so that it may claim more.
+    """Remove this job's undecided change of the columns, so that the job may claim more heads.
 
-    :raises StoreUnreachableError: the store did not say whether that came about; nothing is
-        decided.
+    :raises StoreUnreachableError: the store did not say whether it was removed; nothing is decided.
     """
     while True:
         found = yield from find_table(context)
@@ -88,8 +88,9 @@ def withdraw(context: Context, opened: OpenedJob) -> Step[None]:
 
 
 def see_columns(context: Context, opened: OpenedJob, held: Mapping[Slot, HeadState]) -> Step[None]:
-    """See that the columns of this job's files are still of the table, where its claims alone do
-    not say so: on heads that it makes, and on those that files of younger columns came to.
+    """Refuse a job if the columns were overwritten since it opened and its claims do not show that.
+
+    Claims do not show it on heads that the job makes, and on heads with files of younger columns.
 
     :raises CommitConflictError: another job has overwritten the columns since this one opened.
     """
@@ -105,9 +106,9 @@ def see_columns(context: Context, opened: OpenedJob, held: Mapping[Slot, HeadSta
 def _undisturbed(
     context: Context, opened: OpenedJob, by_additions: bool = True
 ) -> Step[FoundTable | None]:
-    """``table.json`` where no other job is about to change it; ``None`` once one was waited for.
+    """Read ``table.json`` once no other job is about to change it; ``None`` after waiting for one.
 
-    :param by_additions: whether to wait, too, for a job that keeps the columns there are.
+    :param by_additions: whether to wait also for a job that keeps the columns that there are.
     """
     found = yield from find_table(context)
     if found is None or not found.counts:
@@ -136,7 +137,7 @@ def _refuse_overwritten(context: Context, opened: OpenedJob, record: TableRecord
 def _propose(
     context: Context, found: FoundTable, evolution: Evolution | None
 ) -> Step[FoundTable | None]:
-    """Write the change, or take it out; ``None``: look again."""
+    """Write the change into ``table.json``, or remove it; ``None`` if the record has changed."""
     now = yield from change_table(context, found, evolution=evolution)
     if isinstance(now, Uncertain):
         key = context.root.table_key

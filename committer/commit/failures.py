@@ -1,7 +1,7 @@
-"""Failures told across processes: by an application, to whoever submitted it.
+"""Failures of applications, recorded below the table for the process that submitted them.
 
-What an application raises reaches its submitter as an exit code and some thousand lines of log.
-An error of this package is put on record below the table besides, with class, message and remedy.
+An application's error reaches its submitter as an exit code and some thousand lines of log. So an
+error of this package is also written to a record, with class, message and remedy.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def failures_told(
     encryption: Encryption | None = None,
     driver: Driver | None = None,
 ) -> Iterator[None]:
-    """Put an error of this package that leaves the block on record; it goes on as it is.
+    """Record an error of this package that leaves the block; the error is raised on unchanged.
 
-    Does nothing where nobody submitted the application as a task's run: without a table, an
-    idempotency key or a task. What keeps the record from being written is logged.
+    Does nothing if the application was not submitted as a task's run: without a table, an
+    idempotency key or a task. If the record cannot be written, the reason is logged.
 
-    An attempt of a task that came late does not know why its job was over, and tells nothing.
+    A task's attempt that came late does not know why its job was over, and records nothing.
 
     :param partitions: that it was to write; none: any.
     :param encryption: of its job; ``None``: none, or it is not known.
@@ -59,7 +59,7 @@ def tell_failure(
     encryption: Encryption | None = None,
     driver: Driver | None = None,
 ) -> None:
-    """Put an error on record, under the conditions of :func:`failures_told`."""
+    """Record an error, under the conditions of :func:`failures_told`."""
     if root is None or idempotency_key is None or owner.task_id is None:
         return
     try:
@@ -77,12 +77,12 @@ def record_failure(
     owner: Owner,
     partitions: Iterable[str] = (),
 ) -> Step[None]:
-    """Put the failure of a task's run on record."""
+    """Write the failure of a task's run to its record."""
     failure = Failure.of(error, root, idempotency_key, owner, new_write_id(), partitions)
     yield from Put(root.failure_key(idempotency_key), failure.encode())
 
 
 def read_failure(root: TableRoot, idempotency_key: str) -> Step[Failure | None]:
-    """The last failure of a run's applications; ``None`` where none was told."""
+    """Read the last failure of a run's applications; ``None`` if none was recorded."""
     found = yield from Get(root.failure_key(idempotency_key))
     return Failure.decode(found.body, found.key) if isinstance(found, Found) else None

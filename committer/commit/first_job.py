@@ -1,10 +1,10 @@
-"""A table's first job: what the table will be, agreed with what is on disk, and its making.
+"""First job of a table: it designs the table, in agreement with the files on disk, and makes it.
 
-A table is made by the commit of its first job. Until then nothing but the job itself says what
-the table will be, so that a job that fails leaves nothing to agree with. Just before it decides,
-the job writes ``table.json`` with its own id as *first*: the record counts as soon as that job is
-committed, and as if it were not there while it is not. So of first jobs that race, each decides
-under a record that nobody takes away: its own, or one that counts and that it agrees with.
+The commit of its first job makes a table. Until then only the job itself says what the table will
+be, so a job that fails leaves nothing to agree with. Just before it decides, the job writes
+``table.json`` with its own id as *first*. The record counts as soon as that job is committed; until
+then it is treated as missing. So of several first jobs that race, each decides under a record that
+no other process can remove: its own, or one that counts and that it agrees with.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ logger = logging.getLogger("zero_rename.committer.commit.first_job")
 def design_table(
     context: Context, job: str, spec: JobSpec, listed: Iterable[ListedHead]
 ) -> Step[TableRecord]:
-    """What a table will be whose first job this is. Nothing is written but the probe's objects,
-    which are gone again.
+    """Design the table that a first job will make.
+
+    Only the probe's objects are written, and they are removed again.
 
     :param listed: the heads that are there.
     :raises TableMismatchError: files that are there contradict the job's layout or columns.
@@ -103,19 +104,20 @@ def design_table(
 
 
 def _as_heads_say(root: TableRoot, record: TableRecord, heads: Sequence[HeadState]) -> TableRecord:
-    """A record in the place of one that is gone: under columns no older than those of the files.
+    """Return a record to replace one that is missing, with a column version not below any head's.
 
-    Where a first job has made the table meanwhile this record is never written.
+    If a first job has made the table meanwhile, this record is never written.
     """
     logger.warning("%s: table.json is gone; this job's commit makes it again", root.url)
     return replace(record, schema_version=max(state.head.schema_version for state in heads))
 
 
 def _refuse_orphans(context: Context, directory: Directory) -> Step[None]:
-    """Refuse to begin a table over files of this package's jobs, but where the first of them has
-    made it meanwhile.
+    """Refuse to begin a table over files of this package's jobs.
 
-    :raises DamagedError: there are some, and no table counts.
+    Allowed if the first of these jobs has made the table meanwhile.
+
+    :raises DamagedError: there are such files, and no table counts.
     """
     try:
         refuse_orphans(context.root, directory)
@@ -128,14 +130,14 @@ def _refuse_orphans(context: Context, directory: Directory) -> Step[None]:
 def establish(
     context: Context, opened: OpenedJob, partitions: Collection[str]
 ) -> Step[FoundTable | None]:
-    """Just before the decision: make the table, or agree with the one that was made meanwhile.
+    """Make the table just before the decision, or agree with the one that was made meanwhile.
 
-    :param partitions: those that the job claims; their heads will name what is in them.
-    :returns: the record that this job made; ``None`` where the table was there.
-    :raises TableMismatchError: another first job committed and its table is another, or files came
-        that contradict this one's.
-    :raises StoreUnreachableError: the store did not say whether the record was written; nothing
-        is decided.
+    :param partitions: those that the job claims; their heads will name the files that are in them.
+    :returns: the record that this job made; ``None`` if the table was there.
+    :raises TableMismatchError: another first job committed a table that does not fit, or files came
+        that contradict this job's.
+    :raises StoreUnreachableError: the store did not say whether the record was written; nothing is
+        decided.
     """
     if opened.new_table is None:
         return None
@@ -159,15 +161,17 @@ def establish(
 
 
 def _is_over(new: TableRecord, there: TableRecord) -> bool:
-    """Whether a new record is to be written over the one that is there."""
+    """Return whether a new record is to be written over the one that is there."""
     return new.instead is not None and write_id_of(new.instead.encode()) == there.write_id
 
 
 def _alone(context: Context, opened: OpenedJob, made: FoundTable) -> Step[FoundTable]:
-    """See that nobody works under the record that this one was written over. Who opens from now on
-    does not go by that one.
+    """Refuse if another job works under the record that this job has just overwritten.
 
-    :raises TableMismatchError: somebody does. Once this job is aborted, that record stands again.
+    Jobs that open from now on do not go by the overwritten record.
+
+    :raises TableMismatchError: there is such a job. Once this job is aborted, that record counts
+        again.
     """
     if made.record.instead is not None and not (yield from is_unused(context, opened.job)):
         raise TableMismatchError(
@@ -181,9 +185,12 @@ def _alone(context: Context, opened: OpenedJob, made: FoundTable) -> Step[FoundT
 def confirm(
     context: Context, made: FoundTable | None, encryption: Encryption | None = None
 ) -> Step[None]:
-    """Spare readers a look at the first job's decision, which is *commit*, and at that of an
-    evolution; let them list again where an adoption died before its last look; and keep the
-    encryption that a job names. Where this does not come about, the next job that opens does it.
+    """Remove from ``table.json`` what readers need only until a job is decided.
+
+    The first job is committed, and so is the job that changed the columns: once the record says so,
+    readers need not read their decisions. If an adoption died before its last look, the record lets
+    readers list again. The record also keeps the encryption that a job names. If the write fails,
+    the next job that opens does it.
     """
     if made is None:
         return
@@ -208,8 +215,11 @@ def confirm(
 
 
 def in_its_columns(found: FoundTable | None, spec: JobSpec) -> JobSpec:
-    """Give a job's columns the table's names where case does not tell them apart, and the table's
-    types where Spark sees them in those of the job."""
+    """Rewrite a job's columns by the table's.
+
+    Names that differ from the table's only in case become the table's. Types that Spark does not
+    distinguish become the table's, too.
+    """
     if found is None or not found.counts or spec.schema_mode is SchemaMode.OVERWRITE:
         return spec
     if spec.any_case:
@@ -230,8 +240,9 @@ def _in_its_case(found: FoundTable, spec: JobSpec) -> JobSpec:
 
 
 def spelled_for(spec: JobSpec, schema: pa.Schema, partition_by: Sequence[str]) -> JobSpec:
-    """Return the job with its partitions, and those of its ranks, named as a table stores them:
-    ``day=01`` of a column of numbers is ``day=1``.
+    """Return the job with its partitions named as the table stores them, those of its ranks too.
+
+    For example, ``day=01`` of a column of numbers is ``day=1``.
 
     :raises InvalidInputError: a partition that such a table cannot have.
     """
@@ -251,7 +262,7 @@ def spelled_for(spec: JobSpec, schema: pa.Schema, partition_by: Sequence[str]) -
 
 
 def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
-    """Whether a job fits a table.
+    """Refuse a job that does not fit a table.
 
     :raises TableMismatchError: another schema, layout or coordination than the table's.
     """
@@ -284,7 +295,7 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
 
 
 def _as_opened(opened: OpenedJob) -> JobSpec:
-    """The job as it writes: its files have this layout and these columns already."""
+    """Return the job as it writes: its files have this layout and these columns already."""
     return replace(opened.spec, schema=opened.schema, partition_by=opened.partition_by)
 
 
@@ -295,12 +306,15 @@ def _make(
     partitions: Collection[str],
     there: FoundTable | None,
 ) -> Step[FoundTable | None]:
-    """Write the record over none, or over one that never counts; ``None``: look again."""
+    """Write the table's record as a new one, or over one that never counts.
+
+    :returns: ``None``: another process was faster; read the record again.
+    """
     directory = yield from list_directory(context)
     spec = _as_opened(opened)
     check_layout(directory, opened.partition_by, spec)
     others = set(directory.partitions) - set(partitions)
-    # An adoption takes the note out itself, and looks again afterwards.
+    # An adoption removes ``unadopted`` itself, and lists again afterwards.
     unadopted = bool(others or spec.adopt_partitions) and not replaces_all(spec)
     record = replace(table, write_id=context.write_id(), unadopted=unadopted)
     conditional = context.facts.conditional_put

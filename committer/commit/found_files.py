@@ -1,4 +1,4 @@
-"""Files that a first job finds on disk, and whether its own may lie beside them."""
+"""Files on disk that a first job finds, and checks that its own files fit beside them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..store.requests import Step
 from .state.context import Context
 from .state.tolerance import undamaged
 
-#: How Spark names a bucket's file (``BucketingUtils.bucketIdToString``).
+#: Spark's names of bucket files (``BucketingUtils.bucketIdToString``).
 _BUCKET = re.compile(r"_\d{5}\.c\d{3}(\.[^/]*)?$")
 
 
 def list_directory(context: Context) -> Step[Directory]:
-    """Data files below a root, by where they lie.
+    """List the data files below a root, arranged by the directories in which they lie.
 
     :raises TableMismatchError: the folder belongs to another table format.
     """
@@ -37,7 +37,10 @@ def replaces_all(spec: JobSpec) -> bool:
 
 
 def layout_of(directory: Directory, spec: JobSpec) -> tuple[str, ...]:
-    """The partition columns: the job's, or those on disk where it names none."""
+    """Return the job's partition columns; if it names none, those on disk.
+
+    :raises InvalidInputError: the job's columns do not fit the partition columns on disk.
+    """
     if spec.partition_by is not None or directory.partition_by is None:
         return spec.partition_by or ()
     try:
@@ -52,7 +55,7 @@ def layout_of(directory: Directory, spec: JobSpec) -> tuple[str, ...]:
 
 
 def check_layout(directory: Directory, partition_by: tuple[str, ...], spec: JobSpec) -> None:
-    """Refuse a table whose rows would not lie as those that are there.
+    """Refuse a table whose rows would lie in other directories than the rows on disk.
 
     :raises TableMismatchError: other partition columns, or values that are spelled otherwise.
     """
@@ -90,8 +93,10 @@ def check_layout(directory: Directory, partition_by: tuple[str, ...], spec: JobS
 def columns_beside(
     context: Context, spec: JobSpec, partition_by: tuple[str, ...], directory: Directory
 ) -> Step[pa.Schema]:
-    """The columns of a table whose first job writes beside files that are there: the job's, and
-    with schema mode *merge* those of the files. The footers of all files are read.
+    """Return the columns of a table whose first job writes beside other files.
+
+    They are the job's; with schema mode *merge* also those of the files. The footers of all files
+    are read.
 
     :raises TableMismatchError: a file has a column that the table would not show, or could not
         read.
@@ -125,8 +130,10 @@ def columns_beside(
 
 
 def check_no_buckets(root: TableRoot, directory: Directory) -> None:
-    """Refuse to write beside the buckets of a catalog's table: a file whose name has no bucket
-    makes Spark fail all that groups or joins by them (``INVALID_BUCKET_FILE``).
+    """Refuse to write beside the bucket files of a catalog's table.
+
+    Spark fails every query that groups or joins by the buckets once a file's name has no bucket
+    (``INVALID_BUCKET_FILE``).
 
     :raises TableMismatchError: there are some.
     """

@@ -1,5 +1,4 @@
-"""Ends of jobs that are broken off (Ctrl-C), or that two threads bring about, and what is known of
-the job then."""
+"""Ends of jobs that are interrupted (Ctrl-C), or that two threads commit or abort at once."""
 
 from __future__ import annotations
 
@@ -16,10 +15,10 @@ _lock = threading.Lock()
 
 
 def fate(job: str, table: str, state: JobState, cause: str = "") -> str:
-    """A sentence or two on what became of a job, and what to do.
+    """Describe in a sentence or two what became of a job, and what to do.
 
-    :param state: as far as this process knows.
-    :param cause: why it does not know, or why something is left to do.
+    :param state: the job's state, if this process knows it.
+    :param cause: why this process does not know it, or why something is left to do.
     """
     why = f" ({printable(cause)})" if cause else ""
     if state is JobState.ABORTED:
@@ -41,11 +40,11 @@ def fate(job: str, table: str, state: JobState, cause: str = "") -> str:
 
 
 class JobInterrupted(KeyboardInterrupt):
-    """Ctrl-C came while a job was committed. Says whether the job is committed.
+    """Ctrl-C while a job was committed. Says whether the job is committed.
 
-    A ``KeyboardInterrupt``, so that whatever ends on Ctrl-C still does.
+    A ``KeyboardInterrupt``, so that programs that end on Ctrl-C still do.
 
-    :param state: ``COMMITTED``, ``ABORTED``, or ``UNKNOWN`` where this process cannot tell.
+    :param state: ``COMMITTED``, ``ABORTED``, or ``UNKNOWN`` if this process does not know.
     """
 
     def __init__(self, job: str, table: str, state: JobState, cause: str = "") -> None:
@@ -59,10 +58,10 @@ class JobInterrupted(KeyboardInterrupt):
 def alone(opened: OpenedJob) -> Iterator[None]:
     """Let the block commit or abort a job while no other thread of this process does.
 
-    Threads of one process are one holder of a job's claims: of two that commit it, or commit and
-    abort it, each would take the other's claims for its own.
+    All threads of a process are one holder of a job's claims. If two of them committed the job, or
+    one committed and one aborted it, each would take the other's claims for its own.
 
-    :raises InvalidInputError: another one does; nothing was changed.
+    :raises InvalidInputError: another thread does; nothing was changed.
     """
     mine = threading.get_ident()
     with _lock:

@@ -1,4 +1,4 @@
-"""Step 6's markers: ``_SUCCESS`` of partitions and of the table, which never go back."""
+"""Markers of step 6: ``_SUCCESS`` of partitions and of the table, which never go back in time."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ _TRIES = 8
 
 @dataclass(frozen=True)
 class MarkerState:
-    """A marker as it was read; ``etag`` is ``None`` where there is none, ``marker`` where it is not
-    one of ours or Hadoop's."""
+    """Marker as it was read.
+
+    :param etag: ``None`` if there is no marker.
+    :param marker: ``None`` also if the object is neither one of ours nor one of Hadoop's.
+    """
 
     key: str
     etag: str | None
@@ -37,7 +40,7 @@ class MarkerState:
 
 
 def look_at_marker(context: Context, partition: str) -> Step[MarkerState]:
-    """Read the marker of a partition, the table's for the unpartitioned one."""
+    """Read the marker of a partition; the unpartitioned one's is the table's."""
     key = context.root.marker_key(partition)
     found = yield from Get(key)
     if isinstance(found, Absent):
@@ -50,8 +53,9 @@ def write_partition_marker(
 ) -> Step[None]:
     """Write a partition's marker, unless a later job's is due.
 
-    Read the marker's ETag, then see that the head names this job as its last, then write on that
-    ETag: a slow applier of an earlier job finds a later one in the head, or loses the condition.
+    The steps are: read the marker's ETag, check that the head names this job as its last one, write
+    on that ETag. So a slow applier of an earlier job finds a later job in the head, or loses the
+    condition.
 
     :param seen: the marker as it was before *this process* moved the head to this job.
     """
@@ -72,7 +76,7 @@ def write_partition_marker(
 
 
 def write_table_marker(context: Context, decided: Decided) -> Step[None]:
-    """Write the table's marker, unless the one there is that of a later job."""
+    """Write the table's marker, unless a later job's marker is there."""
     partitions = decided.decision.partitions
     for _ in range(_TRIES):
         seen = yield from look_at_marker(context, UNPARTITIONED)
@@ -85,10 +89,11 @@ def write_table_marker(context: Context, decided: Decided) -> Step[None]:
 
 
 def _is_before(there: ManifestReference, decided: Decided) -> bool:
-    """Whether a marker's job comes before another one.
+    """Return whether a marker's job comes before another one.
 
-    Jobs that share a partition follow each other there, and its versions tell. Else the store's
-    dates do, which are whole seconds; within one, the ids do, so that all appliers agree.
+    Jobs that share a partition follow each other there, so its versions decide. Otherwise the
+    store's dates decide, which are whole seconds; within one second, the ids do, so that all
+    appliers agree.
     """
     job = decided.decision.job
     if there.job == job:
@@ -113,7 +118,7 @@ def _put_marker(
 def marker_bytes(
     root: TableRoot, decided: Decided, partitions: tuple[PartitionDecision, ...], write_id: str
 ) -> bytes:
-    """A marker for what a decision did to ``partitions``."""
+    """Encode a marker of a decision's changes of ``partitions``."""
     decision = decided.decision
     files = [file for change in partitions for file in change.files]
     reference = ManifestReference(

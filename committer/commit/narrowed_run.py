@@ -1,10 +1,11 @@
-"""Narrowing: a plan lets a run make its partitions again, or only some of them, as they were then.
-Where these are in conflict, the run settles that.
+"""Narrowing: a plan lets a run load its partitions again, all or some, as they were at the plan.
 
-Who plans leaves a :class:`.Narrowing` below the run's key, and clears the run's task. The job that
-then opens under the key finds it, takes it for its clear of the task, and leaves out, and leaves
-alone, what it does not name, unless the run is made whole. What others have changed since the plan
-is a conflict either way. Nobody reads it but who repeats a run.
+The planner writes a :class:`.Narrowing` under the run's key, and clears the run's task. The job
+that then opens under the key finds the record and binds it to its own clear of the task. It leaves
+out rows of other partitions, and leaves those partitions alone, unless the record lets the run load
+all of them. If the record is about a conflict, the run settles it. In either case, changes by
+others since the plan are a conflict. Only jobs that repeat a run read the record; and, if it
+settles a conflict, the first job of a run.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ logger = logging.getLogger("zero_rename.committer.commit.narrowed_run")
 
 @dataclass(frozen=True)
 class Left:
-    """A record as it lies there.
+    """Narrowing record as it was read.
 
     :param age: seconds since it was written, by the store's clock.
     """
@@ -39,10 +40,10 @@ class Left:
 
 @dataclass(frozen=True)
 class RunsLastJob:
-    """The last job of a run.
+    """Last committed job of a run.
 
-    :param cleared: in which clear of its task it ran (:attr:`.Owner.cleared`).
-    :param versions: of the partitions that it changed, since then.
+    :param cleared: the clear of its task to which the job belonged (:attr:`.Owner.cleared`).
+    :param versions: by partition that it changed, the version since then.
     """
 
     job: str
@@ -51,7 +52,7 @@ class RunsLastJob:
 
 
 def read_narrowing(root: TableRoot, idempotency_key: str) -> Step[Left | None]:
-    """What a plan has left for a run; ``None``: nothing.
+    """Read the record that a plan has left for a run; return ``None`` without one.
 
     :raises RecordDamagedError: it cannot be read.
     """
@@ -59,17 +60,18 @@ def read_narrowing(root: TableRoot, idempotency_key: str) -> Step[Left | None]:
 
 
 def pending_narrowings(root: TableRoot) -> Step[list[Left]]:
-    """What plans have left for all runs of a table: a listing, and a request for each."""
+    """Read the records that plans have left for runs of a table: a listing, and a GET for each."""
     listing = yield from list_objects(recompute_prefix(root))
     found = yield from All(tuple(_read(key) for key in listing.keys))
     return [left for left in found if left is not None]
 
 
 def leave_narrowing(root: TableRoot, said: Narrowing, instead_of: Left | None) -> Step[bool]:
-    """Leave a record where there is none, or in the place of one that was read.
+    """Write a plan's record, as a new one or over one that was read.
 
+    :param instead_of: the record to overwrite; ``None``: there must be none yet.
     :returns: ``False``: another plan was faster.
-    :raises OutcomeUnknownError: the store does not say whether it is there.
+    :raises OutcomeUnknownError: the store does not say whether the record is there.
     """
     key, etag = recompute_key(root, said.idempotency_key), instead_of.etag if instead_of else None
     put = Put(key, said.encode(), if_none_match=etag is None, if_match=etag)
@@ -85,8 +87,10 @@ def leave_narrowing(root: TableRoot, said: Narrowing, instead_of: Left | None) -
 
 
 def end_narrowing(root: TableRoot, left: Left, write_id: str) -> Step[None]:
-    """Let a record say that it is over, unless another one is in its place by now. It is not
-    deleted: not every store deletes on a condition."""
+    """Mark a record as over, unless another record has replaced it by now.
+
+    It is not deleted, since not every store has conditional deletes.
+    """
     over = replace(left.said, write_id=write_id, over=True)
     yield from leave_narrowing(root, over, left)
 
@@ -94,28 +98,30 @@ def end_narrowing(root: TableRoot, left: Left, write_id: str) -> Step[None]:
 def as_planned(
     opened: OpenedJob, earlier: RunsLastJob | None, write_id: Callable[[], str]
 ) -> Step[OpenedJob]:
-    """A job that repeats its run, with what a plan has left for that. Requests: none but for a task
-    of Airflow's, then one; one more where there is something.
+    """Return a job that repeats its run, changed as a plan's record for the run says.
 
-    :param earlier: ``None``: none has committed. Then only a task that has been tried before asks.
+    Requests: none unless a task of Airflow runs the job, then one; one more if there is a record.
+
+    :param earlier: the run's last committed job; ``None``: there is none. Then the record is read
+        only if the task was tried before.
     :param write_id: makes the ids of what is written.
-    :raises InvalidInputError: a plan has narrowed the run, and the job is none that can be; or it
-        may not write what it is to make again; or it comes too late, and nobody knows whether it
-        was cleared by that plan.
+    :raises InvalidInputError: a plan has narrowed the run, and a job of this kind cannot be
+        narrowed; or the job may not write what it is to load again; or it comes too late, so that
+        it is unknown whether that plan has cleared it.
     """
     root, spec = opened.root, opened.spec
     mine = spec.owner.cleared
     if spec.idempotency_key is None or mine is None:
-        return opened  # No task does this, which somebody could have cleared.
+        return opened  # Not run by a task of Airflow, so no plan has cleared it.
     if earlier is None and (spec.owner.try_number or 0) < 2:
-        return opened  # Nor this one.
+        return opened  # A first attempt of the task, so no plan has cleared it.
     while True:
         left = yield from read_narrowing(root, spec.idempotency_key)
         if left is None or left.said.over:
             return opened
         said = left.said
-        # A retry after its own commit, which the run's last job is then. (One that gc has condensed
-        # does not tell of which clear it was.)
+        # True for a retry after this clear's own commit, which is then the run's last job. (A
+        # decision that gc has condensed does not say to which clear it belonged.)
         own = earlier is not None and said.taken == mine == earlier.cleared
         moved = said.job != (None if earlier is None else earlier.job)
         if (moved and not own) or said.taken not in (None, mine):
@@ -151,7 +157,7 @@ def as_planned(
 
 
 def _check_in_time(opened: OpenedJob, left: Left, write_id: Callable[[], str]) -> Step[None]:
-    """See that a clear of the task has begun by a plan in time, or still may."""
+    """Refuse a job if no clear of the task has begun by the plan, and the plan's time is over."""
     said = left.said
     if said.taken is not None or left.age <= said.seconds:
         return
@@ -160,7 +166,7 @@ def _check_in_time(opened: OpenedJob, left: Left, write_id: Callable[[], str]) -
 
 
 def too_late(said: Narrowing, job: str | None) -> InvalidInputError:
-    """Build the error of a job for which a plan has left something, whose time is over."""
+    """Build the error of a job that comes after the time of a plan for its run."""
     named = first_few(sorted(said.partitions))
     what = f"make only {named} again" if not said.settles else f"settle a conflict over {named}"
     return InvalidInputError(
@@ -183,7 +189,7 @@ def _read(key: str) -> Step[Left | None]:
 
 
 def _refuse_additions(opened: OpenedJob, said: Narrowing) -> None:
-    """Refuse a job that would settle a conflict and leave the rows of the runs that lost it."""
+    """Refuse a job that would settle a conflict and keep the losing runs' rows."""
     spec = opened.spec
     changes = bool(spec.row_changes or spec.merges)
     if spec.mode is Mode.REPLACE and not changes:
@@ -201,9 +207,11 @@ def _refuse_additions(opened: OpenedJob, said: Narrowing) -> None:
 
 
 def _refuse_elsewhere(opened: OpenedJob, said: Narrowing) -> None:
-    """Refuse a job that may not write what the run is to make again: what the run has there would
-    go, and nothing come. A mapped task whose list has changed loads another partition by its
-    index."""
+    """Refuse a job that may not write all partitions that its run is to load again.
+
+    The rows that the run has there would be removed, and none would come. A mapped task whose list
+    has changed loads another partition under the same index.
+    """
     may_write = opened.spec.allowed_partitions
     left = [] if may_write is None else sorted(it for it in said.partitions if it not in may_write)
     if not left:

@@ -1,5 +1,8 @@
-"""Runs that give way: to newer ones, under ``on_conflict=newest_run``, and to those for which a
-conflict was settled, under any policy but *last_wins*."""
+"""Runs that give way to others in a partition.
+
+Under ``on_conflict=newest_run`` a run gives way to newer ones. Under any policy but *last_wins* it
+gives way to a run in whose favour a conflict was settled.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ from .state.job_state import OpenedJob
 
 @dataclass(frozen=True)
 class SupersededBy:
-    """What a run gives way to in a partition.
+    """Job or run to which a run gives way in a partition.
 
     :param job: the job that wrote the partition last, for a message.
-    :param settled_for: the key of the run for which a conflict over it was settled; ``None``: none
-        was, and the run gives way since it is older.
+    :param settled_for: the key of the run in whose favour a conflict was settled; ``None``: there
+        was no settlement, and the run gives way since it is older.
     """
 
     job: str
@@ -34,15 +37,17 @@ class SupersededBy:
 
     @staticmethod
     def of(state: HeadState, run: str | None) -> SupersededBy:
-        """Say what the run of a key gives way to."""
+        """Build this from a head, for a run that gives way there."""
         ranks = state.head.ranks
         winner = ranks.settled.stands if ranks.settled and ranks.has_lost(run) else None
         return SupersededBy(state.head.last_job or "an unknown job", winner)
 
 
 def is_superseded(opened: OpenedJob, state: HeadState, replaces: bool) -> bool:
-    """Tell whether a newer run has loaded a partition that a job is to write, or a conflict over it
-    was settled against the job's run. A job that settles one gives way to nobody.
+    """Return whether a job's run gives way to another one in a partition.
+
+    It gives way if a newer run has loaded the partition, or a conflict over it was settled against
+    the job's run. A job that settles a conflict there never gives way.
 
     :raises InvalidInputError: the ranks of the two do not compare.
     """
@@ -71,8 +76,10 @@ def _gives_way(
 
 
 def is_newest(opened: OpenedJob, state: HeadState, replaces: bool) -> bool:
-    """Tell whether all rows of a partition that a job would replace or add to are of older runs:
-    what came since the job opened then counts as if it had come before."""
+    """Return whether all rows that a job would replace or add to are of older runs.
+
+    Changes since the job opened then count as if they had come before.
+    """
     if opened.spec.on_conflict is not OnConflict.NEWEST_RUN or state.slot.is_run:
         return False
     rank = opened.rank(state.slot.name)
@@ -80,10 +87,11 @@ def is_newest(opened: OpenedJob, state: HeadState, replaces: bool) -> bool:
 
 
 def refuse_superseded(opened: OpenedJob, states: Iterable[HeadState]) -> None:
-    """Refuse a job as it opens, by the heads of partitions that it is to write for sure: nobody
-    computes rows that are then left out.
+    """Refuse a job as it opens, by the heads of partitions that it will certainly write.
 
-    :raises SupersededRunError: newer runs have loaded what it is to write.
+    So no rows are computed that would then be left out.
+
+    :raises SupersededRunError: newer runs have loaded those partitions.
     """
     replaces, only = opened.spec.mode is Mode.REPLACE, opened.narrowed
     own = (it for it in states if only is None or it.slot.name in only)
@@ -102,7 +110,7 @@ def refuse_superseded(opened: OpenedJob, states: Iterable[HeadState]) -> None:
 
 
 def name_ranks(opened: OpenedJob, error: RefusedError) -> None:
-    """Note in an error how new a job's run is in the partitions in which it gave way."""
+    """Record in an error how new a job's run is in the partitions in which it gave way."""
     ranks = {name: opened.rank(name) for name in error.gave_way}
     said = RunRanks({name: rank for name, rank in ranks.items() if rank is not None})
     error.run_ranks = str(said) if said.by_partition else ""
@@ -111,8 +119,10 @@ def name_ranks(opened: OpenedJob, error: RefusedError) -> None:
 def refuse_overtaken(
     found: Mapping[str, SupersededBy], named: Collection[str], on_superseded: OnSuperseded
 ) -> None:
-    """Refuse a run by what newer ones have loaded, unless it leaves that out and another partition
-    is left: one that it names, or any where it names none.
+    """Refuse a run that gives way to others, unless it may leave out those partitions.
+
+    It may under ``on_superseded=skip``, if another partition remains: one that the run names, or
+    any if it names none.
 
     :param found: the partitions in which the run gives way.
     :param named: all that the run names.
@@ -131,8 +141,10 @@ def find_superseded(
     run: str | None = None,
     policy: OnConflict = OnConflict.NEWEST_RUN,
 ) -> Step[dict[str, SupersededBy]]:
-    """Look in which partitions a run gives way that is about to begin a job: a request for each,
-    and one where the ranks name partitions. What comes after this look the job finds as it claims.
+    """Find the partitions in which a run gives way, before it begins a job.
+
+    A request for each partition, and one if the ranks name partitions. Changes after these requests
+    are noticed when the job claims.
 
     :param replaces: whether the job replaces partitions; else it appends.
     :param run: the run's key, if it has one.
@@ -183,5 +195,5 @@ def superseded_run(superseded: Mapping[str, SupersededBy], skips: bool) -> Super
 
 
 def called(partition: str) -> str:
-    """Call a partition by its name, for a message, or an unpartitioned table so."""
+    """Return a partition's name for a message; "the table" for an unpartitioned one."""
     return "the table" if partition == UNPARTITIONED else partition

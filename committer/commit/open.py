@@ -1,4 +1,4 @@
-"""Step 1: the open record, the table, the base; and what earlier tries of the run left."""
+"""Step 1: write the open record, read the table and the base; fence or finish earlier attempts."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger("zero_rename.committer.commit.open")
-#: Open jobs that a job looks at. Dead ones that nobody recovers must not make
-#: every job dearer.
+#: Open jobs that a job reads, at the most. Dead jobs that are not recovered must not make every
+#: other job slower.
 _LOOKED_AT = 16
-#: Heads that are read as a job opens: as many as go at once.
+#: Heads that are read as a job opens, at the most: as many as can be read at the same time.
 _READ_AHEAD = 16
 
 
 def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     """Begin a job.
 
-    :param spec: its schema in any Arrow types that a table's columns have a form for.
-    :raises UnsupportedTypeError: a column has none; nothing was sent.
-    :raises InvalidInputError: options or columns that cannot be right; nothing was sent.
+    :param spec: its schema may have any Arrow types for which a table's columns have a form.
+    :raises UnsupportedTypeError: a column has another type; nothing was sent.
+    :raises InvalidInputError: options or columns are invalid; nothing was sent.
     :raises TableMismatchError: another schema, layout or coordination than the table's.
     :raises StoreUnfitError: the store cannot hold the protocol, or cannot hold a second writer.
-    :raises JobFencedError: another try of the same run opens at the same time, and goes on.
+    :raises JobFencedError: another attempt of the same run opens at the same time, and goes on.
     """
     spec = checked(context, spec)
     job = context.job_id()
@@ -84,16 +84,15 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
         raise
     if opened.repeated is not None:
         yield from Delete(context.root.open_key(job))
-    # A replace that the listing does not show came after its first page.
+    # The earlier time: a replace that the listing does not show came after its first page.
     return replace(opened, opened_at=min(recorded_at, listing.since))
 
 
 def checked(context: Context, spec: JobSpec) -> JobSpec:
-    """A job's specification with its schema in the table's types, where no request is needed to
-    say that it can be right.
+    """Check a job's specification without a request, and return it with the table's column types.
 
     :raises UnsupportedTypeError: a column has no type that a file could hold.
-    :raises InvalidInputError: options or columns that cannot be right.
+    :raises InvalidInputError: options or columns are invalid.
     """
     spec = replace(spec, schema=normalise(spec.schema))
     check_types(spec.schema, spec.partition_by or ())
@@ -126,11 +125,11 @@ def _list_heads(context: Context, spec: JobSpec) -> Step[HeadListing]:
 
 
 def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> Step[OpenedJob]:
-    """All that is read once the open record is there, and the heads are listed.
+    """Read everything else that a job needs. Its open record is there, and the heads are listed.
 
-    Who changes the table's record lists the open jobs after that: a job that does not see the
-    change is among them. A job that had moved a head as it was listed is among the jobs that are
-    open after it, or has done all it had to.
+    A job that changes the table's record lists the open jobs after that: a job that has not seen
+    the change is among them. A job that had moved a head when this job listed it is among the jobs
+    that are open afterwards, or it has finished.
     """
     if spec.coordination is Coordination.NONE:
         return (yield from _opened_uncoordinated(context, job, spec))
@@ -188,8 +187,11 @@ def _last_job(decision: Decision) -> RunsLastJob:
 def _sure_heads(
     context: Context, spec: JobSpec, listing: HeadListing
 ) -> Step[dict[str, HeadState]]:
-    """The heads that the job will claim, so that its commit need not read them: few, without a
-    claim of another, and as they are listed. What cannot be read is the claim's to tell."""
+    """Read the heads that the job will certainly claim, to spare its commit reading them.
+
+    Kept are those without a claim that are still as listed; none are read if they are many. The
+    claim itself reports what cannot be read here.
+    """
     sure = sorted(spec.sure_partitions(listing.heads))
     if len(sure) > _READ_AHEAD:
         return {}
@@ -203,7 +205,7 @@ def _sure_heads(
 
 
 def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
-    """No heads, no look at others: the table alone."""
+    """Open a job of coordination *none*: read only the table, no heads and no other jobs."""
     warn_uncoordinated(context.root)
     found = yield from find_table(context)
     spec = in_its_columns(found, spec)
@@ -228,7 +230,7 @@ def _table_for(
     spec: JobSpec,
     heads: Collection[ListedHead],
 ) -> Step[tuple[TableRecord, TableRecord | None]]:
-    """The table that a job writes into, and again where its commit is to make it."""
+    """Return the table that a job writes into, and the same again if its commit is to make it."""
     if found is None or not found.counts:
         new = yield from design_table(context, job, spec, heads)
         return new, new
@@ -248,7 +250,7 @@ def _table_for(
 
 
 def _schema(context: Context, table: TableRecord, spec: JobSpec) -> pa.Schema:
-    """The columns of the job's files."""
+    """Return the columns of the job's files."""
     if spec.schema_mode is SchemaMode.KEEP:
         return table.schema
     changed = overwritten if spec.schema_mode is SchemaMode.OVERWRITE else evolved
@@ -256,7 +258,7 @@ def _schema(context: Context, table: TableRecord, spec: JobSpec) -> pa.Schema:
 
 
 def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[float]:
-    """Returns when, by the store's clock."""
+    """Write the open record; return the time of that, by the store's clock."""
     write_id = context.write_id()
     record = OpenRecord.of(job, write_id, spec)
     conditional = spec.coordination is Coordination.STORE
@@ -282,15 +284,15 @@ def _run_state(context: Context, spec: JobSpec) -> Step[HeadState | None]:
 
 
 def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]) -> Step[set[str]]:
-    """Fence earlier tries of this run; refuse a second live writer where races are not safe.
+    """Fence earlier attempts of this run; refuse a second live writer on a store with unsafe races.
 
-    An earlier try is among the jobs that were opened last. One that is not looked at, or whose
-    record cannot be read, is not fenced here: the run's head then lets one of the two
+    An earlier attempt is among the jobs that were opened last. If it is not read here, or its
+    record cannot be read, it is not fenced here. Then the run's head lets only one of the two
     commit.
 
-    :returns: those of ``others`` that are still open, as far as that is known.
+    :returns: those of ``others`` that may still be open.
     """
-    names = sorted(others)  # By the time at which they were opened, which their ids begin with.
+    names = sorted(others)  # By the time of their opening, with which their ids begin.
     if context.facts.atomic:
         names = names[-_LOOKED_AT:]
     found = yield from All(tuple(read_open(context, job) for job in names))
@@ -314,9 +316,12 @@ def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]
 
 
 def settle_aborted(context: Context, opened: OpenedJob) -> Step[None]:
-    """Clean up what aborted jobs have left that were open when this one opened, of the last ones:
-    the process of one may have been killed amid it. A request for each job that is open; what
-    cannot be cleaned up now is logged, and keeps nobody from his own work."""
+    """Clean up after aborted jobs that were open when this one opened.
+
+    The process of such a job may have been killed during its own clean-up. Only the jobs opened
+    last are read, by a request for each. What cannot be cleaned up now is logged, and does not stop
+    the caller's own work.
+    """
     context = context.of(opened)
     names = sorted(opened.others)[-_LOOKED_AT:]
     found = yield from All(tuple(or_error(_settle_aborted(context, job)) for job in names))
@@ -340,15 +345,17 @@ def _settle_aborted(context: Context, job: str) -> Step[None]:
 
 
 def _give_way(context: Context, mine: str, tries: list[OpenEntry]) -> Step[None]:
-    """Of tries of a run that open together the last one goes on: else each would fence the other.
+    """Let only the last of the run's attempts go on that open together.
 
-    :raises JobFencedError: another one opened later, or has fenced this one.
+    Otherwise each would fence the other.
+
+    :raises JobFencedError: another attempt opened later, or has fenced this one.
     """
     own = yield from read_open(context, mine)
     for entry in tries:
         if own is None or entry.order > own.order:
             if own is not None and (yield from or_damage(read_decision(context, entry.job))):
-                continue  # It is not at work any more, or its work is reported below.
+                continue  # It has decided: it is no longer at work, or its work is reported below.
             raise JobFencedError(
                 f"Another try of this run, job {entry.job}, was opened at the same time, "
                 "and that one goes on. This one wrote nothing.",
@@ -378,11 +385,10 @@ def _refuse_second_writer(
 
 
 def _own_since(context: Context, last: Decision) -> Step[int]:
-    """Find the ``run_version`` of the oldest attempt whose rows go when a job takes the place of
-    the last one.
+    """Find the ``run_version`` of the oldest attempt whose rows a new attempt replaces.
 
-    Requests: none, but after attempts by an earlier version of this package, which named only the
-    attempt whose files each one had found: a GET for each of these.
+    Requests: none, except after attempts by an earlier version of this package, whose decisions
+    name only the attempts whose files each one had found: a GET for each of these.
     """
     since, asked = last.run_version, [last]
     seen = {last.job}
@@ -400,15 +406,16 @@ def _own_since(context: Context, last: Decision) -> Step[int]:
 
 
 def _earlier_commit(context: Context, run: HeadState | None) -> Step[Decided | None]:
-    """The job that has done this run's work, applied to its end.
+    """Find the job that has done this run's work, and finish it.
 
-    :raises OtherJobError: it cannot be; nothing of the job that opens is visible.
+    :raises OtherJobError: it cannot be finished; nothing of the job that opens is visible.
+    :raises DamagedError: the decision of that job is missing.
     """
     if run is None:
         return None
     decided: Decided | None = None
     if run.head.claim is not None:
-        # A commit that was decided and not applied: its try died in between.
+        # Perhaps an attempt died after it had decided its commit, and before it applied it.
         decided = yield from read_decision(context, run.head.claim)
     if (decided is None or not decided.decision.is_commit) and run.head.last_job is not None:
         decided = yield from read_decision(context, run.head.last_job)

@@ -1,8 +1,9 @@
-"""Other jobs in a job's way: waited for, fenced when they are silent for too long. Their troubles
-are told as theirs, with what holds for the job itself.
+"""Other jobs in a job's way: the job waits for them, and fences them after a long silence.
 
-Meeting a committed job that cannot be finished, or one of which nobody can say whether it was
-fenced, does not make the caller's own job committed or unknown: it has decided nothing.
+A committed job may be in the way that cannot be finished, or one of which it is unknown whether it
+was fenced. That does not make the caller's own job committed or unknown: it has decided nothing. So
+the errors of other jobs are raised as theirs (:class:`.OtherJobError`), and say what holds for the
+caller's job.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _TROUBLES = (UnfinishedCommitError, UnfinishedAbortError, OutcomeUnknownError, D
 
 
 def about_other(root: TableRoot, other: str, step: Step[Any]) -> Step[Any]:
-    """Carry out a step that settles another job, for a job that has not decided.
+    """Carry out a step that finishes another job, on behalf of an undecided job.
 
-    :raises OtherJobError: the other job cannot be settled; nothing of the caller's is visible.
+    :raises OtherJobError: the other job cannot be finished; nothing of the caller's is visible.
     """
     try:
         return (yield from step)
@@ -47,11 +48,11 @@ def about_other(root: TableRoot, other: str, step: Step[Any]) -> Step[Any]:
 
 
 def outwait(context: Context, key: str, etag: str | None, job: str, before: int = 0) -> Step[None]:
-    """Wait until a job decides or what it holds changes; fence a job that is silent too long.
+    """Wait until a job decides or what it holds changes; fence a job that is silent for too long.
 
-    :param key: the record that it holds, a head or ``table.json``; ``etag`` its state.
-    :param before: how many jobs this one has waited for before. Who has waited for many looks more
-        often than who has just come, so that nobody is overtaken for ever.
+    :param key: the record that it holds, a head or ``table.json``; ``etag`` is that record's state.
+    :param before: how many jobs this one has waited for already. A job that has waited for many
+        polls more often than a newcomer, so that others cannot overtake it for ever.
     """
     waiting = context.waiting
     end = yield from Deadline.after(waiting.cap)
@@ -59,8 +60,8 @@ def outwait(context: Context, key: str, etag: str | None, job: str, before: int 
     seen = None
     while True:
         held, record = yield from All((Head(key), Head(context.root.open_key(job))))
-        # Last: a job closes after it decided, so one without an open record is seen to have
-        # decided.
+        # Read the decision last: a job closes after it has decided. So if its open record was gone
+        # by then, its decision is found here.
         decision = yield from Head(context.root.decision_key(job))
         open_etag = etag_of(record)
         if isinstance(decision, Found) or etag_of(held) != etag:

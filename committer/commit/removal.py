@@ -1,4 +1,4 @@
-"""Removal of the files that a decision takes away."""
+"""Removal of the files that a decision removes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .state.context import Context
 def remove_listed(context: Context, removals: tuple[StoredFile, ...]) -> Step[None]:
     """Remove listed files, each only if its ETag is still the listed one.
 
-    A file that carries a job's id is written once under its key, so it needs no condition where
-    the store ignores them; a foreign file is looked at first.
+    A file with a job's id in its key is written only once, so it needs no condition if the store
+    ignores conditions on deletes. A foreign file is then read before it is removed.
 
     :raises UnfinishedCommitError: some could not be removed; the job stays open.
     """

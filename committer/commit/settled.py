@@ -1,4 +1,4 @@
-"""Settled conflicts: what the heads of partitions say of them."""
+"""Settled conflicts, read from the heads of partitions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class SettledPartition:
     """A partition's version, and the last conflict over it that was settled.
 
     :param version: how many jobs have changed it; 0: none has.
-    :param job: the one that did last.
-    :param runs: of that conflict; ``None``: there was none, or another run has replaced the
-        partition since.
+    :param job: the last of these jobs.
+    :param runs: the runs of that conflict; ``None``: there was none, or another run has replaced
+        the partition since.
     """
 
     version: int
@@ -28,7 +28,7 @@ class SettledPartition:
 
 
 def read_settled(context: Context, partitions: Iterable[str]) -> Step[dict[str, SettledPartition]]:
-    """Read which conflicts over partitions are settled: a request for each.
+    """Read which conflicts over partitions are settled: a request for each partition.
 
     :raises RecordDamagedError: a head cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Reading a table's state through its heads: files of one state, several partitions as one."""
+"""Snapshots: one state of a table, read through its heads, with all partitions as of one moment."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .uncoordinated import list_files
 _ROUNDS = 60
 _PAUSE = 0.5
 
-#: What the index says of partitions, by name.
+#: The index's entries of partitions, by name.
 _Indexed = Mapping[str, IndexedPartition]
 
 
@@ -50,13 +50,14 @@ class Snapshot:
 
     :param files: all files of the partitions asked for, by partition and age.
     :param versions: version by partition. A partition that has files and no version holds what a
-        listing showed: files from before the table that nobody has adopted yet, or any of a table
-        of coordination *none*.
+        listing showed: files from before the table that are not adopted yet, or any files of a
+        table of coordination *none*.
     :param asked: the partitions asked for; ``None``: all.
     :param lists: partitions without a version hold what a listing showed, if it showed any.
-    :param read: what was read of the table besides, that rows computed from this depend on, too;
-        ``None``: nothing.
-    :param log_version: of the log that told the state; ``None``: heads or a listing did.
+    :param read: the read base of rows computed from this state, if more was read than this state
+        has; ``None``: nothing more was read.
+    :param log_version: the version of the log from which the state was read; ``None``: it was read
+        from heads or a listing.
     :param entries: by job with files here, the version of its entry in that log.
     :param of_job: whether these are the rows of one job alone, and no state of the table.
     """
@@ -75,7 +76,7 @@ class Snapshot:
 
     @property
     def base(self) -> ReadBase:
-        """What a job has read that computes its rows from this state."""
+        """Read base of a job that computes its rows from this state."""
         if self.read is not None:
             return self.read
         # A condition for partitions names those that it was given by name, if any.
@@ -91,22 +92,25 @@ class Snapshot:
         return ReadBase(self.root.url, versions, whole, listing, self.log_version)
 
     def of(self, partitions: Collection[str]) -> Snapshot:
-        """The same state of some partitions that it was read of, by name."""
+        """Return the same state of some of the partitions that it was read of, by name."""
         files = tuple(file for file in self.files if file.partition in partitions)
         versions = {name: version for name, version in self.versions.items() if name in partitions}
         return replace(self, files=files, versions=versions, asked=tuple(sorted(partitions)))
 
     def chosen(self, partitions: Collection[str]) -> Snapshot:
-        """The same state of some partitions, chosen by what all of them hold."""
+        """Return the same state of some partitions, chosen by what all of them hold.
+
+        Its read base remains that of all partitions.
+        """
         return replace(self.of(partitions), read=self.base)
 
     def has_columns(self, schema: pa.Schema, partition_by: Sequence[str]) -> bool:
-        """Whether rows by these columns and partition columns are rows of this state."""
+        """Return whether this state has exactly these columns and partition columns."""
         same = self.schema.equals(schema, check_metadata=True)
         return same and self.partition_by == tuple(partition_by)
 
     def by_partition(self) -> dict[str, list[DataFile]]:
-        """The files of each partition that has any, oldest first."""
+        """Group the files by partition, oldest first. Partitions without files are left out."""
         files: dict[str, list[DataFile]] = {}
         for file in self.files:
             files.setdefault(file.partition, []).append(file)
@@ -116,8 +120,10 @@ class Snapshot:
 def state_without_table(
     root: TableRoot, schema: pa.Schema, partition_by: Sequence[str]
 ) -> Snapshot:
-    """Build the state of a root where neither a table nor a file is: it was read as any state is,
-    so a job that goes by it is refused where a partition, or a file, has come since.
+    """Build the state of a root that has neither a table nor a file.
+
+    It counts as read like any state: a job that goes by it is refused if a partition, or a file,
+    has come since.
 
     :param schema: the columns of the table to be made; ``partition_by``: its partition columns.
     """
@@ -126,10 +132,10 @@ def state_without_table(
 
 @dataclass(frozen=True)
 class Survey:
-    """What of a table can be read, and what cannot.
+    """The readable part of a table, and an error for each partition that cannot be read.
 
-    :param snapshot: of the partitions that can.
-    :param damaged: why the others cannot, by partition.
+    :param snapshot: of the partitions that can be read.
+    :param damaged: by partition, why it cannot be read.
     """
 
     snapshot: Snapshot
@@ -139,20 +145,24 @@ class Survey:
 def take_snapshot(context: Context, partitions: Collection[str] | None = None) -> Step[Snapshot]:
     """Read one state of several partitions.
 
-    LIST the heads, read them and then the decisions of claiming jobs, LIST again: accepted when
-    the ETags are equal and no claim is a decided commit. Else the heads that moved are read again,
-    and the decisions of all claiming jobs. Such a commit is applied first, or waited
-    for where this process may not write. In a table over older files, the files are listed once
-    before: a partition whose head has not moved by then holds what that listing showed. Of many
-    heads the index is asked first: those that it knows by their ETag are not read. A partition
-    without a head that the index, a decision or a file's name tells of has lost it; where there
-    is no index, and for partitions by name without a head, files are listed for that.
+    1. List the heads, read them, then read the decisions of jobs that have claims.
+    2. List the heads again. The state is accepted if the ETags are equal and no claim is that of a
+       decided commit.
+    3. Otherwise read the heads that moved again, and the decisions of all jobs that have claims. A
+       decided commit is applied first; if this process may not write, it waits for the owner.
+
+    In a table over older files, the files are listed once before: a partition whose head has not
+    moved by then holds what that listing showed. If there are many heads, the index is read first:
+    heads that it knows by their ETag are not read. If a partition has no head, and the index, a
+    decision or a file's name shows that it had one, its head is lost. Files are listed to find that
+    out if there is no index, and for partitions asked for by name that have no head.
 
     :param partitions: Hive-escaped partition paths; ``None`` for all.
     :raises TableNotFoundError: no such table.
     :raises TableMismatchError: it shows files of other programs, and the folder belongs to another
         table format.
-    :raises DamagedError: what names the files of one of them cannot be read, or is gone.
+    :raises DamagedError: a record that names the files of a partition cannot be read, or is
+        missing.
     :raises OtherJobError: a committed job could not be applied and its owner does not finish
         either.
     """
@@ -165,13 +175,15 @@ def take_snapshot(context: Context, partitions: Collection[str] | None = None) -
 
 
 def survey(context: Context, partitions: Collection[str] | None = None) -> Step[Survey]:
-    """As :func:`take_snapshot`, but a partition that cannot be read does not keep the others
-    from being, and every record is looked at: for who looks after a table. Rows are not to be
-    read from it."""
+    """Read as much of a table as can be read, for maintenance.
+
+    Like :func:`take_snapshot`, but a partition that cannot be read does not prevent reading the
+    others, and every record is read instead of the index. Do not read rows by it.
+    """
     return (yield from _look(context, partitions, _nothing_indexed))
 
 
-#: What the index says of partitions that are asked for, by name.
+#: Function that reads the index's entries of the partitions asked for, by name.
 _AskIndex = Callable[[Context, HeadListing, Collection[str] | None], Step[_Indexed]]
 
 
@@ -194,7 +206,7 @@ def _nothing_indexed(
 
 
 def _are_names(asked: Collection[str] | None) -> bool:
-    """Whether partitions are asked for by name; else by a condition, or all of them are."""
+    """Return whether partitions are asked for by name, and not by a condition or all of them."""
     return isinstance(asked, tuple | list | set | frozenset)
 
 
@@ -227,7 +239,7 @@ def _look(context: Context, partitions: Collection[str] | None, known: _AskIndex
             seen_now = yield from _snapshot(view, partitions)
             if not any(isinstance(it, HeadMovedError) for it in seen_now.damaged.values()):
                 return seen_now
-            # What heads named was put into other lists before it was read here.
+            # A record that a head named was folded into another one before it was read here.
             again = _wanted((yield from list_heads(context)), partitions)
         wanted = again
     raise OtherJobError(
@@ -249,10 +261,11 @@ def _wanted(
 def _read_moved(
     context: Context, listed: dict[str, ListedHead], known: list[HeadState]
 ) -> Step[dict[str, HeadState | DamagedError]]:
-    """The heads that are listed. Those whose ETag is still the one that was read are not read
-    again: where many writers are at work, some head moves between any two listings of all.
+    """Read the listed heads again, except those with the ETag that was read before.
 
-    :param known: as they were read in the rounds before.
+    If many writers are at work, some head moves between any two listings of all of them.
+
+    :param known: the heads as they were read in the rounds before.
     """
     same = {s.slot.name: s for s in known if s.slot.name in listed}
     same = {name: state for name, state in same.items() if state.etag == listed[name].etag}
@@ -268,10 +281,12 @@ def _etags(listed: dict[str, ListedHead]) -> dict[str, str | None]:
 def _settle_claims(
     context: Context, states: Sequence[HeadState], damaged: dict[str, DamagedError]
 ) -> Step[bool]:
-    """Apply the decided commits among the claims; ``False`` if there were any.
+    """Apply the decided commits among the claims; return ``False`` if heads must be read again.
 
-    :param damaged: is added the partitions of claims that cannot be settled: whether their job
-        is committed, or its rows, nobody can tell.
+    They must be if such a commit was applied, or if this process may not apply it and has waited.
+
+    :param damaged: gets the partitions added whose claims cannot be resolved: it is unknown whether
+        their job is committed, or what its rows are.
     """
     jobs = sorted({state.head.claim for state in states if state.head.claim is not None})
     decisions = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))
@@ -291,8 +306,8 @@ def _finish(context: Context, decided: Decided) -> Step[DamagedError | None]:
     try:
         yield from finish(context, decided)
     except (StoreRefusedError, UnfinishedCommitError, OutcomeUnknownError):
-        # Who reads needs the heads moved, and no more. Where he may not write, or the store fails
-        # him, he waits for the owner.
+        # A reader needs only that the heads have moved. If it may not write, or the store fails, it
+        # waits for the owner.
         yield from Wait(_PAUSE)
     except DamagedError as error:
         return error
@@ -303,11 +318,11 @@ def _finish(context: Context, decided: Decided) -> Step[DamagedError | None]:
 class _View:
     """The heads of one moment.
 
-    :param index: all that the index says, of heads that are not there, too.
-    :param states: those that were read; ``indexed``: what the index says of the others.
-    :param heads: all that are listed, of partitions that are not asked for, too.
+    :param index: all entries of the index, also of heads that are missing.
+    :param states: the heads that were read; ``indexed``: the index's entries of the others.
+    :param heads: all that are listed, also of partitions that are not asked for.
     :param older: files from before the table, by partition.
-    :param damaged: why partitions cannot be read.
+    :param damaged: by partition, why it cannot be read.
     """
 
     context: Context
@@ -368,11 +383,12 @@ def _without_heads(
     older: Mapping[str, Sequence[ListedObject]],
     asked: Collection[str] | None,
 ) -> Step[tuple[dict[str, tuple[DataFile, ...]], dict[str, DamagedError]]]:
-    """What partitions hold whose heads have never moved, and which of these have lost them. Files
-    from before the table count in one that is over them; in others they are listed only where
-    nothing else would tell of a lost head.
+    """Find the files of partitions whose heads never moved; an error for each lost head.
 
-    :param told: partitions of which heads, or the index, tell.
+    Files from before the table count in a table over such files. In other tables partitions are
+    listed only if nothing else would show a lost head.
+
+    :param told: partitions that heads or the index know.
     """
     if view.table.unadopted:
         return (yield from files_without_heads(view.context, older))
@@ -391,7 +407,7 @@ def _without_heads(
 
 
 def _lost(view: _View, decisions: Iterable[Decided]) -> dict[str, DamagedError]:
-    """The partitions of which the index, or a decision that was read, says more than heads."""
+    """Find partitions without their heads, by the index and the decisions that were read."""
     root = view.context.root
     known = [
         KnownVersion(change.partition, change.base_version + 1, named_by(root, it.decision.job))

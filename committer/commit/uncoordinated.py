@@ -1,9 +1,9 @@
-"""Jobs into tables of coordination *none*: what the S3A committers give, on any S3 store.
+"""Jobs into tables of coordination *none*: they give what the S3A committers give, on any S3 store.
 
-Nothing is visible before the commit, and that is all. There are no heads, so writers of one
-partition do not notice each other; nobody but the owner rolls forward, since nothing would tell
-an old job's files from those of a later one; readers list. For stores that keep no conditional
-writes, or are known not to carry them out in one step.
+Nothing is visible before the commit, and that is the only guarantee. There are no heads, so writers
+of one partition do not notice each other. Only the owner finishes a commit, since nothing
+distinguishes the files of an old job from those of a later one. Readers list. These tables are for
+stores that keep no conditional writes, or are known not to carry them out in one step.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ logger = logging.getLogger("zero_rename.committer.commit.uncoordinated")
 
 
 def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
-    """Refuse what such a table cannot keep.
+    """Refuse a job whose policies need heads.
 
-    :raises InvalidInputError: an idempotency key, a base or a change of the columns, which
-        need heads. Nothing was sent.
+    :raises InvalidInputError: an idempotency key, a base, ``on_conflict=newest_run`` or a change of
+        the columns. Nothing was sent.
     """
     if spec.base is not None:
         raise InvalidInputError(
@@ -81,7 +81,7 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
 
 
 def warn_uncoordinated(root: TableRoot) -> None:
-    """Say loudly what such a table does not promise."""
+    """Log a warning of what a table of coordination *none* does not guarantee."""
     logger.warning(
         "%s: coordination=none: writers of one partition do not notice each other, a commit whose "
         "owner dies stays half visible and nobody else finishes it, and readers that list while "
@@ -96,13 +96,13 @@ def commit_uncoordinated(
     results: Sequence[TaskResult],
     expected_tasks: int | None = None,
 ) -> Step[Committed]:
-    """List, write the journal, complete, remove, mark, close.
+    """List, write the decision, complete, remove, mark, close.
 
     After an error that leaves the job committed and unfinished, its owner may call this again.
 
     :raises TaskResultsError: the results do not add up. The job is aborted.
     :raises DestinationExistsError: mode fail-if-exists met files. The job is aborted.
-    :raises CommitStateUnknownError: the journal may stand; nothing was cleaned up.
+    :raises CommitStateUnknownError: the decision may stand; nothing was cleaned up.
     :raises UnfinishedCommitError: the job *is* committed, and not all of it is visible.
     """
     try:
@@ -124,15 +124,15 @@ def commit_uncoordinated(
             job=opened.job,
             remedy="Run the job again.",
         )
-    # One task leaves nothing but what it reports. Where there were more, an attempt that was
-    # killed left its uploads.
+    # A single task leaves no uploads but those that it reports. With more tasks, an attempt that
+    # was killed may have left uploads.
     report = yield from _finish(context, decided, swept=len(results) < 2)
     yield from confirm(context, made)
     return report
 
 
 def abort_uncoordinated(context: Context, opened: OpenedJob) -> Step[Aborted | Committed]:
-    """Abort an open job, or find it committed: then its owner finishes it."""
+    """Abort an open job, or find it committed, and then finish it as its owner."""
     decided = yield from decide_abort(context, opened.job)
     if decided.decision.is_commit:
         return (yield from _finish(context, decided, swept=False))
@@ -152,10 +152,10 @@ def _decision(context: Context, opened: OpenedJob, results: Sequence[TaskResult]
 
 
 def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
-    """Do what the journal says, and close.
+    """Carry out the decision, and close the job.
 
-    :param swept: nothing but the files that the journal names was uploaded, so that no listing
-        is needed.
+    :param swept: only the files that the decision names were uploaded, so no listing of uploads is
+        needed.
     """
     decision = decided.decision
     count = Count(context, decision.job, len(decision.files))
@@ -187,8 +187,11 @@ def _carry_out(
 
 
 def _way_out(decision: Decision) -> str:
-    """How to mend a commit that nobody finishes. To replace an append's partitions by its rows
-    alone would take the rows of all other jobs."""
+    """Describe how to mend a commit that no other process finishes.
+
+    Replacing the partitions of an append with its rows alone would remove the rows of all other
+    jobs.
+    """
     if decision.mode is Mode.REPLACE:
         return "load the same partitions again with mode replace"
     return (
@@ -198,8 +201,11 @@ def _way_out(decision: Decision) -> str:
 
 
 def _complete(context: Context, decided: Decided, file: PendingFile, count: Count) -> Step[None]:
-    """Complete one pending file. Nobody else applies the job: an upload that is gone without an
-    object is lost."""
+    """Complete one pending file.
+
+    No other process applies the job, so a file is lost if neither its upload nor its object is
+    there.
+    """
     job = decided.decision.job
 
     def is_seen_to(answer: Refused | Unknown, found: Found | Absent) -> Step[bool]:
@@ -225,7 +231,7 @@ def _complete(context: Context, decided: Decided, file: PendingFile, count: Coun
 def _mark(
     context: Context, decided: Decided, partition: str, changes: tuple[PartitionDecision, ...]
 ) -> Step[None]:
-    """Write a marker over whatever is there: without heads nothing tells which job came last."""
+    """Write a marker over whatever is there: without heads nothing shows which job came last."""
     write_id = context.write_id()
     key = context.root.marker_key(partition)
     put = Put(key, marker_bytes(context.root, decided, changes, write_id))
@@ -237,7 +243,7 @@ def _mark(
 def list_files(
     context: Context, partition_by: tuple[str, ...], partitions: Collection[str] | None
 ) -> Step[tuple[DataFile, ...]]:
-    """The data files that are there: what readers of such a table see.
+    """List the data files that are there: readers of a table without heads see all of them.
 
     :param partitions: as in :func:`.data_listing.list_partitions`.
     """

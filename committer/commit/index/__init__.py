@@ -1,1 +1,1 @@
-"""The table index: what many heads name, in few objects. No answer depends on it."""
+"""Index of a table: what many heads name, in few objects. No answer depends on it."""

@@ -1,4 +1,4 @@
-"""Partitions in an object of the index: Parquet, a row for each file."""
+"""Partitions in an object of the index: Parquet, with one row for each file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ...errors import RecordDamagedError
 from ...format.layout import TableRoot, job_in_key
 from ...format.records.data_file import DataFile, is_content
 
-#: A partition without files has one row, without a key. Keys are those below the table's root.
-#: Former versions wrote no ``summary`` or ``content``, and read no index that has them.
+#: A partition without files has one row, without a key. Keys are relative to the table's root.
+#: Former versions wrote no ``summary`` or ``content``, and cannot read an index that has them.
 _SCHEMA = pa.schema(
     [
         pa.field("partition", pa.string(), nullable=False),
@@ -30,7 +30,7 @@ _SCHEMA = pa.schema(
         pa.field("content", pa.string()),
     ]
 )
-#: Columns of the first versions; those behind came one after the other.
+#: Number of columns of the first versions; the columns after these came one by one.
 _LEAST = 9
 _ENCODINGS = {name: "DELTA_BYTE_ARRAY" for name in ("key", "checksum", "summary")}
 _DICTIONARIES = ["partition", "etag", "version", "schema_version", "job"]
@@ -38,10 +38,10 @@ _DICTIONARIES = ["partition", "etag", "version", "schema_version", "job"]
 
 @dataclass(frozen=True)
 class IndexedPartition:
-    """What a partition's head named while it had a certain ETag and carried no claim.
+    """Content of a partition's head while the head had a certain ETag and carried no claim.
 
-    A head never has an ETag a second time, and what it names does not change: whoever finds the
-    ETag still listed need not read the head.
+    A head never has an ETag a second time, and what it names does not change. So a reader that
+    finds the ETag in a listing need not read the head.
 
     :param files: oldest first.
     :param schema_version: the head's.
@@ -55,12 +55,12 @@ class IndexedPartition:
 
     @property
     def rows(self) -> int:
-        """Rows that it takes in the index."""
+        """Number of rows that the partition takes in the index."""
         return max(1, len(self.files))
 
 
 def encode_part(root: TableRoot, partitions: Iterable[IndexedPartition]) -> bytes:
-    """The bytes of one object of the index."""
+    """Encode partitions as one object of the index."""
     start = len(root.prefix) + 1
     rows = [
         (it.name, it.etag, it.version, it.schema_version, *_of_file(file, start))
@@ -93,9 +93,9 @@ def _of_file(file: DataFile | None, start: int) -> tuple[object, ...]:
 
 
 def decode_part(body: bytes, key: str, root: TableRoot, rows: int) -> list[IndexedPartition]:
-    """The partitions in one object of the index.
+    """Decode the partitions in one object of the index.
 
-    :param rows: how many rows it is said to have.
+    :param rows: how many rows it should have.
     :raises RecordDamagedError: it holds something else.
     """
     try:

@@ -1,8 +1,8 @@
-"""Lost heads: partitions whose head is gone, which other records know, and files tell.
+"""Lost heads: missing heads that existed once, as other records or files show.
 
-A head is never deleted, and a job has claimed each of its heads before it decides. So whoever
-names a partition that a job has changed names one that has a head; where a listing made after
-that shows none, it is lost, and what the partition holds must not be taken for nothing.
+A head is never deleted, and a job has claimed each of its heads before it decides. So if a record
+names a partition that a job has changed, that partition has a head. If a listing made after that
+shows no head, the head is lost, and the partition must not be taken for an empty one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .indexed_partition import IndexedPartition
 
 @dataclass(frozen=True)
 class KnownVersion:
-    """A version that a partition had, as a record says.
+    """Version that a partition had, according to a record.
 
-    :param by: how the record is called.
+    :param by: the record's name for messages.
     """
 
     partition: str
@@ -39,7 +39,7 @@ class KnownVersion:
 
 
 def known_by_index(entries: Iterable[IndexedPartition]) -> list[KnownVersion]:
-    """What the index knows."""
+    """Return the versions of partitions that the index knows."""
     return [KnownVersion(it.name, it.version, "the table's index") for it in entries]
 
 
@@ -49,17 +49,17 @@ def find_lost_heads(
     heads: Collection[str],
     states: Iterable[HeadState],
 ) -> dict[str, DamagedError]:
-    """The partitions of which records say more than their heads do, and why they are damaged.
+    """Find partitions for which records know more than their heads; return an error for each.
 
-    :param known: what records said that were read before the heads were listed, or that were
-        decided before some head was read that is listed still.
+    :param known: versions from records that were read before the heads were listed; or from
+        decisions made before some head was read that is still listed.
     :param heads: the partitions whose heads are listed; ``states``: those of them that were read.
     """
     by_name = {state.slot.name: state for state in states}
     lost: dict[str, DamagedError] = {}
     for it in known:
         if it.version <= 0:
-            continue  # Claimed and given back; or of a table of coordination *none*.
+            continue  # The claim was released; or the table has coordination *none*.
         if it.partition not in heads:
             lost[it.partition] = head_lost(root, it.partition, it.by)
         elif (state := by_name.get(it.partition)) is not None and was_made_anew(state, it.version):
@@ -68,8 +68,10 @@ def find_lost_heads(
 
 
 def was_made_anew(state: HeadState, version: int) -> bool:
-    """Whether a head was lost and another one made in its place, which begins at 0. What has been
-    replaced since holds what it should."""
+    """Return whether a head was lost and another one, which begins at version 0, is in its place.
+
+    If the partition has been replaced since, it holds what it should, so its head does not count.
+    """
     return state.head.version < version and not state.head.replace_version
 
 
@@ -89,13 +91,14 @@ def _head_made_anew(root: TableRoot, state: HeadState, known: KnownVersion) -> D
 def foreign_files(
     context: Context, partition: str, items: Iterable[ListedObject]
 ) -> Step[tuple[ListedObject, ...]]:
-    """What others left in a partition whose head has never moved: files with rows that no job of
-    this package wrote. Those of a job that has a decision here about other partitions do not
-    count: a job's files count by the heads alone.
+    """Return the files of other programs in a partition whose head has never moved.
+
+    These are files with rows that no job of this package wrote. Files of a job with a decision
+    about other partitions are left out: a job's files count only by the heads.
 
     :param items: what was listed there, before its head was read.
-    :raises DamagedError: a job has changed the partition, so its head is lost; or no record is
-        here of a file's job.
+    :raises DamagedError: a job has changed the partition, so its head is lost; or there is no
+        record of a file's job.
     """
     items = [item for item in items if is_data_file(item)]
     jobs = sorted({job for item in items if (job := job_in_key(item.key)) is not None})
@@ -116,11 +119,11 @@ def foreign_files(
 def files_without_heads(
     context: Context, listed: Mapping[str, Sequence[ListedObject]]
 ) -> Step[tuple[dict[str, tuple[DataFile, ...]], dict[str, DamagedError]]]:
-    """The files that partitions hold whose heads have never moved, and why others have lost theirs.
+    """Return the files of partitions that never had a moved head, and an error for each lost head.
 
-    :param listed: the data files of such partitions. Files of before count only where they were
-        listed *before* the heads were: a head that has not moved afterwards had not moved then,
-        and nothing of a job of this package lay there.
+    :param listed: the data files of such partitions. Files from before the table count only if they
+        were listed *before* the heads were. A head that has not moved afterwards had not moved
+        then, so no file of a job of this package lay there.
     """
     found = yield from All(
         tuple(or_damage(foreign_files(context, name, items)) for name, items in listed.items())
@@ -138,8 +141,10 @@ def files_without_heads(
 def _unless_moved(
     context: Context, partition: str, items: Iterable[ListedObject], damage: DamagedError
 ) -> Step[DamagedError]:
-    """What is said of a partition without a head that has files of jobs: no damage where one of
-    them is about to move it, or has since."""
+    """Return the error for a partition without a head that has files of jobs.
+
+    It is no damage if one of these jobs is about to move the head, or has moved it since.
+    """
     state = yield from or_damage(read_head(context, Slot.partition(context.root, partition)))
     if isinstance(state, DamagedError):
         return state
@@ -150,8 +155,10 @@ def _unless_moved(
 
 
 def known_by_marker(root: TableRoot, found: Found | Absent) -> tuple[str, list[KnownVersion]]:
-    """The job that a marker stands for, and what it says; ``""`` where it is no marker of this
-    table's. It may be left of another table that was here, of which no decision is."""
+    """Return a marker's job, and the versions that it names; ``""`` if it is not this table's.
+
+    A marker may be left of another table that was here before and whose decisions are not here.
+    """
     parsed = None if isinstance(found, Absent) else SuccessMarker.parse_or_none(found.body)
     said = None if parsed is None else parsed.manifest
     if isinstance(found, Absent) or said is None or said.decision != root.decision_key(said.job):

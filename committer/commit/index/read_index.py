@@ -1,4 +1,4 @@
-"""Reading the index: what need not be read of many heads."""
+"""Reading of the index, which saves reading many heads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class IndexPart:
 
 @dataclass(frozen=True)
 class TableIndex:
-    """What the index consists of, in the order of the partitions."""
+    """Record of the index: its objects, in the order of the partitions."""
 
     write_id: str
     parts: tuple[IndexPart, ...]
@@ -46,7 +46,7 @@ class TableIndex:
     def decode(body: bytes, root: TableRoot) -> TableIndex:
         """Read the record.
 
-        :raises RecordDamagedError: it is none of this table's.
+        :raises RecordDamagedError: it is not a record of this table's index.
         """
         document = decode(body, "index", root.index_key)
         index = document.read(TableIndex)
@@ -58,7 +58,7 @@ class TableIndex:
 
 @dataclass(frozen=True)
 class FoundIndex:
-    """An index as it was read; what of it is damaged or gone is left out.
+    """Index as it was read, without its damaged or missing parts.
 
     :param etag: of its record; ``None``: there is none.
     :param parts: its objects, with the partitions in each.
@@ -69,12 +69,12 @@ class FoundIndex:
 
     @property
     def entries(self) -> dict[str, IndexedPartition]:
-        """All that it says, by partition."""
+        """All entries of the index, by partition."""
         return {it.name: it for partitions in self.parts.values() for it in partitions}
 
 
 def read_index(context: Context, wanted: Iterable[str] | None = None) -> Step[FoundIndex]:
-    """Read the index, as far as it is about some partitions: one request, and one a part.
+    """Read the index, or only its parts about some partitions: one request, and one for each part.
 
     :param wanted: names of partitions; ``None`` for all.
     """
@@ -92,7 +92,7 @@ def read_index(context: Context, wanted: Iterable[str] | None = None) -> Step[Fo
 
 
 def read_record(context: Context) -> Step[tuple[str | None, tuple[IndexPart, ...]]]:
-    """The ETag of the index's record, and the objects it names: none where it is damaged."""
+    """Read the index's record: its ETag, and the objects it names; none if it is damaged."""
     found = yield from Get(context.root.index_key, most=LIST_BYTES)
     if isinstance(found, Absent):
         return None, ()
@@ -103,7 +103,7 @@ def read_record(context: Context) -> Step[tuple[str | None, tuple[IndexPart, ...
 
 
 def _read_part(context: Context, part: IndexPart) -> Step[tuple[IndexedPartition, ...]]:
-    """None where another index has taken the place of this one meanwhile."""
+    """Read one object of the index; empty if another index has replaced it meanwhile."""
     found = yield from Get(part.key, most=LIST_BYTES)
     if isinstance(found, Absent):
         return ()
@@ -113,13 +113,14 @@ def _read_part(context: Context, part: IndexPart) -> Step[tuple[IndexedPartition
 def still_true(
     entries: Mapping[str, IndexedPartition], heads: Mapping[str, ListedHead]
 ) -> dict[str, IndexedPartition]:
-    """What the index says of heads that have not changed since, by partition."""
+    """Return the index's entries whose heads have not changed since, by partition."""
     return {n: it for n, it in entries.items() if n in heads and heads[n].etag == it.etag}
 
 
 def find_old_parts(context: Context, kept_for: float) -> Step[list[OldRecord]]:
-    """Objects that the index does not name, of a certain age: who wrote them died, or another
-    process wrote the index meanwhile. Changes nothing.
+    """Find objects of a certain age that the index does not name. Changes nothing.
+
+    The process that wrote them died, or another process wrote the index meanwhile.
 
     :param kept_for: seconds, by the store's clock.
     """

@@ -1,4 +1,4 @@
-"""Writing the index anew, as far as heads have changed since."""
+"""Writing of the index: only the parts with heads that have changed since."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ from .read_index import FoundIndex, IndexPart, TableIndex, read_index, still_tru
 
 logger = logging.getLogger("zero_rename.committer.commit.index.write_index")
 
-#: An index is behind where one in so many heads has changed since.
+#: An index is outdated if one in so many heads has changed since.
 _ONE_IN = 64
 
 
 def is_behind(listing: HeadListing, limits: Limits) -> bool:
-    """Whether so many heads have changed since the index was written that it is to be written
-    anew, or there are so many that there is to be one: a few are read faster than it."""
+    """Return whether the index is due: it is missing or outdated, and reading the heads costs more.
+
+    It is missing although the table has many heads, or many heads have changed since it was
+    written. Few heads are read faster than the index.
+    """
     if listing.index is None:
         return len(listing.heads) >= limits.heads_without_index
     since = listing.index.last_modified
@@ -40,7 +43,7 @@ def is_behind(listing: HeadListing, limits: Limits) -> bool:
 
 @dataclass(frozen=True)
 class Moved:
-    """What a process has just done, so that it need not read it.
+    """A process's own commit, so that its heads and decision need not be read.
 
     :param decided: a job's commit decision.
     :param heads: those of its partitions that the process has moved.
@@ -53,12 +56,13 @@ class Moved:
 def look_after_index(
     context: Context, done: str, moved: Moved | None = None, has_heads: bool = True
 ) -> Step[None]:
-    """Write the table's index, which nothing depends on, after all that anything depends on; where
-    it is behind, and another process has not just done it.
+    """Write the table's index if it is outdated, and another process has not just written it.
 
-    :param done: what stands, whatever becomes of the index.
-    :param has_heads: whether there were any before; where there were none, the index of those that
-        were moved is written without a look, unless somebody else has written one.
+    No answer depends on the index, so it is written after everything else.
+
+    :param done: what is done whether or not the index is written, for the log.
+    :param has_heads: whether there were heads before the job; if there were none, the index of
+        those that it moved is written without a listing, unless another process has written one.
     """
     try:
         if moved is not None and not has_heads and (yield from _write_first(context, moved)):
@@ -76,8 +80,10 @@ def look_after_index(
 
 
 def _write_first(context: Context, moved: Moved) -> Step[bool]:
-    """The index of a table's first heads, in two requests. Heads that others made meanwhile are
-    for the next who finds it behind."""
+    """Write the index of a table's first heads, in two requests.
+
+    Heads that others made meanwhile are left to the next process that finds the index outdated.
+    """
     heads = {
         state.slot.name: ListedHead(state.slot, state.etag, 0.0)
         for state in moved.heads
@@ -87,7 +93,7 @@ def _write_first(context: Context, moved: Moved) -> Step[bool]:
 
 
 def write_index_now(context: Context) -> Step[bool]:
-    """As :func:`write_index`, however few heads have changed.
+    """Write the index as :func:`write_index`, even if few heads have changed.
 
     :raises TableNotFoundError: no table here.
     """
@@ -96,11 +102,10 @@ def write_index_now(context: Context) -> Step[bool]:
 
 
 def write_index(context: Context, listing: HeadListing, moved: Moved | None = None) -> Step[bool]:
-    """Put what the heads name into the index; objects of it whose partitions have not changed
-    stay.
+    """Write into the index what the heads name; keep objects whose partitions have not changed.
 
-    Of partitions whose heads carry a claim, name what cannot be read, or are gone, it says what
-    it said before, if anything: readers read those heads.
+    Entries of partitions stay as they were if their heads carry a claim, name records that cannot
+    be read, or are missing: readers read those heads.
 
     :param listing: the heads and the index as they are listed.
     :return: whether it is there now; ``False``: another process wrote it meanwhile, or the store
@@ -112,7 +117,7 @@ def write_index(context: Context, listing: HeadListing, moved: Moved | None = No
     entries = old.entries
     known = still_true(entries, listing.heads)
     read = yield from _read(context, listing, entries, known, moved)
-    # Of a head that is gone, or was made anew since, the index alone may tell.
+    # If a head is missing, or was made anew since, perhaps only the index shows that.
     kept, made = _arranged(old, entries | read, context.limits.files_per_object)
     if old.parts and not made:
         return True
@@ -150,9 +155,9 @@ def _read(
     known: Mapping[str, IndexedPartition],
     moved: Moved | None,
 ) -> Step[dict[str, IndexedPartition]]:
-    """What the heads name that the index does not know.
+    """Read what the heads name that the index does not know.
 
-    :param old: all that it says; ``known``: what of it is still so.
+    :param old: all its entries; ``known``: those that are still true.
     """
     changed = [head for name, head in listing.heads.items() if name not in known]
     written = {} if moved is None else {state.slot.name: state for state in moved.heads}
@@ -186,15 +191,17 @@ def _made_anew(state: HeadState, old: IndexedPartition | None) -> bool:
 
 
 def _unclaimed(found: Iterable[HeadState | DamagedError]) -> list[HeadState]:
-    """The heads that say what their partitions hold: the claim of a job that has decided says
-    more."""
+    """Return the heads without a claim, which alone say what their partitions hold.
+
+    If a head has the claim of a decided job, that job's decision changes what the partition holds.
+    """
     return [it for it in found if isinstance(it, HeadState) and it.head.claim is None]
 
 
 def _arranged(
     old: FoundIndex, entries: Mapping[str, IndexedPartition], most: int
 ) -> tuple[list[IndexPart], list[list[IndexedPartition]]]:
-    """The objects of the old index that hold what they should, and what new ones are to hold."""
+    """Split the entries into objects of the old index that stay, and the content of new objects."""
     parts = sorted(old.parts, key=lambda part: part.first)
     firsts = [part.first for part in parts]
     kept: list[IndexPart] = []

@@ -1,1 +1,1 @@
-"""A table's state in the store: heads, decisions, listings, heartbeats, and the store's probe."""
+"""State of a table in the store: heads, decisions, listings, heartbeats, and the store's probe."""

@@ -1,4 +1,4 @@
-"""Context of a protocol step: the table's root, what its store keeps, ids and patience."""
+"""Context of a protocol step: the table's root, its store's guarantees, ids and time limits."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Waiting:
-    """How long a writer waits for another's undecided claim, in seconds.
+    """Timeouts of a writer that waits for another job's undecided claim, in seconds.
 
-    A claim is held from the first claim to the decision: a few requests. So a claiming job is
-    silent long before a writing one is.
+    A claim is held from the first claim to the decision, which takes a few requests. So a much
+    shorter silence counts against a claiming job than against one that writes.
 
-    :param silence: fence the other job when nothing of it changed for so long, by this
+    :param silence: fence the other job after nothing of it has changed for so long, by this
         process's own monotonic clock.
     :param cap: fence it after so long in any case.
-    :param poll: time between looks, of who has waited for no other job before; ``least``: of who
-        has for many.
+    :param poll: seconds between two polls, of a job that has waited for no other job before;
+        ``least``: of one that has waited for many.
     """
 
     silence: float = 120.0
@@ -38,16 +38,17 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a record may grow.
+    """Limits of the sizes of records.
 
-    :param decisions_per_head: decisions that a head names before the next move folds them into
-        a manifest.
-    :param merged_below: a new manifest takes up those of at most so many times as many files.
-    :param files_per_object: files and removals that a decision object holds before its
-        partitions move to parts. An object of the index holds as many files.
+    :param decisions_per_head: the most decisions that a head names. The next move folds them into a
+        manifest.
+    :param merged_below: a new manifest takes up older ones that have at most so many times as many
+        files.
+    :param files_per_object: files and removals that a decision object holds before its partitions
+        move to parts. An object of the index holds as many files.
     :param heads_without_index: heads that a table has before a job writes its first index.
-    :param heads_besides_index: heads that change before a job writes the index anew, and of which a
-        reader asks it that names partitions.
+    :param heads_besides_index: heads that must change before a job writes the index again. A reader
+        that names partitions reads the index only if it needs at least as many heads.
     """
 
     decisions_per_head: int = 8
@@ -59,7 +60,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a commit is: ``done`` of ``total`` files made visible."""
+    """Progress of a commit: ``done`` of ``total`` files are visible."""
 
     job: str
     done: int
@@ -70,18 +71,18 @@ _PROCESS = new_write_id()
 
 
 def this_process() -> str:
-    """A name for this process that no other has, not even one forked from it."""
+    """Return a name that only this process has, not even a process forked from it."""
     return f"{_PROCESS}.{os.getpid()}"
 
 
 @dataclass(frozen=True)
 class Context:
-    """A table's root, what its store keeps, and this process's ids and patience.
+    """A table's root, its store's guarantees, and this process's ids and time limits.
 
-    :param facts: a store that keeps everything, until the table's record has been read.
+    :param facts: all guarantees, until the table's record has been read.
     :param write_id: makes write ids that never repeat.
     :param job_id: makes job ids, at random; a simulation names its own.
-    :param process: names the process that claims: a job's commit may be called in two.
+    :param process: names the process that claims: a job's commit may be called in two processes.
     :param report: called as a commit goes on.
     :param read_columns: reads the columns of files that other programs wrote.
     """
@@ -97,13 +98,13 @@ class Context:
     read_columns: ReadColumns = field(default_factory=lambda: FooterReader().read)
 
     def of(self, table: TableRecord | OpenedJob) -> Context:
-        """This, going by what a table's record says of its store."""
+        """Return this context with the store's guarantees as a table's record has them."""
         return replace(self, facts=table.facts)
 
 
 @dataclass
 class Count:
-    """Files made visible so far; shared by the partitions of one commit."""
+    """Counter of the files made visible so far; shared by the partitions of one commit."""
 
     context: Context
     job: str
@@ -111,6 +112,6 @@ class Count:
     done: int = 0
 
     def one_more(self) -> None:
-        """Report one more."""
+        """Count one more visible file, and report it."""
         self.done += 1
         self.context.report(Progress(self.job, self.done, self.total))

@@ -1,4 +1,4 @@
-"""Data files as listings show them."""
+"""Data files, as listings of the store show them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .context import Context
 
 
 def _belongs(partition: str, columns: tuple[str, ...]) -> bool:
-    """Whether a path has a table's ``column=value`` directories, whatever the values."""
+    """Return whether a path consists of a table's ``column=value`` directories, with any values."""
     if not columns:
         return partition == UNPARTITIONED
     parts = partition.split("/")
@@ -25,8 +25,11 @@ def _belongs(partition: str, columns: tuple[str, ...]) -> bool:
 
 
 def list_data(root: TableRoot, partition: str) -> Step[list[ListedObject]]:
-    """A partition's direct children that are data: names that begin with ``_`` or ``.`` never
-    are, nor are the empty objects that some tools write for directories."""
+    """List the data files that lie directly in a partition's directory.
+
+    Names that begin with ``_`` or ``.`` are not data, nor are the empty objects that some tools
+    write for directories.
+    """
     prefix = root.partition_prefix(partition)
 
     def is_data(item: ListedObject) -> bool:
@@ -40,11 +43,11 @@ def list_data(root: TableRoot, partition: str) -> Step[list[ListedObject]]:
 def list_table(
     context: Context, partition_by: tuple[str, ...]
 ) -> Step[dict[str, list[ListedObject]]]:
-    """Every data file of a table, by partition: one request per thousand keys.
+    """List every data file of a table, by partition: one request per thousand keys.
 
-    Files elsewhere than in a partition of the table are left out.
+    Files outside of the table's partitions are left out.
     """
-    # Without partitions the files are direct children, and nothing else need be listed.
+    # Without partitions all data files are direct children.
     listing = yield from list_objects(f"{context.root.prefix}/", direct=not partition_by)
     found: dict[str, list[ListedObject]] = {}
     for item in listing.objects:
@@ -57,8 +60,10 @@ def list_table(
 
 
 def list_directories(context: Context, partition_by: tuple[str, ...]) -> Step[list[str]]:
-    """The partitions whose directories a listing shows: one request for each directory above
-    them, and for each thousand."""
+    """List the partitions that have directories.
+
+    Requests: one for each directory above them, and for each thousand.
+    """
     level = [""]
     for depth in range(1, len(partition_by) + 1):
         folders = tuple(list_folders(f"{context.root.prefix}/{above}") for above in level)
@@ -75,16 +80,16 @@ def list_directories(context: Context, partition_by: tuple[str, ...]) -> Step[li
 def list_partitions(
     context: Context, partition_by: tuple[str, ...], partitions: Collection[str] | None
 ) -> Step[dict[str, list[ListedObject]]]:
-    """The data files of some partitions, by partition: those that are there.
+    """List the data files of some partitions, by partition; partitions without files are left out.
 
-    :param partitions: Hive-escaped partition paths, or anything that tells by ``in`` whether one
-        is meant; ``None`` for all.
+    :param partitions: Hive-escaped partition paths, or any object that answers by ``in`` whether a
+        partition is meant; ``None`` for all.
     """
     if isinstance(partitions, tuple | list | set | frozenset):
         names = sorted(set(partitions))
         found = yield from All(tuple(list_data(context.root, name) for name in names))
         return {name: files for name, files in zip(names, found, strict=True) if files}
-    # A filter over partition columns cannot be asked for the partitions it means.
+    # A filter over partition columns cannot enumerate its partitions.
     every = yield from list_table(context, partition_by)
     return {n: every[n] for n in sorted(every) if partitions is None or n in partitions}
 
@@ -92,10 +97,11 @@ def list_partitions(
 def list_older(
     context: Context, table: TableRecord, partitions: Collection[str] | None
 ) -> Step[dict[str, list[ListedObject]]]:
-    """The data files in the partitions of a table over older files, by partition.
+    """List the data files in the partitions of a table over older files, by partition.
 
-    A directory whose values are none of the columns' types is left out. One whose escaped bytes
-    are not UTF-8 is not: reading its files fails, rather than lose their rows.
+    A directory with values that are not of the columns' types is left out. A directory whose
+    escaped bytes are not UTF-8 is not left out: an error at reading its files is better than losing
+    their rows.
 
     :param partitions: as in :func:`list_partitions`.
     """
@@ -113,5 +119,5 @@ def list_older(
 
 
 def foreign_file(partition: str, item: ListedObject) -> DataFile:
-    """A file that nobody counted."""
+    """Build the record of a listed file whose rows have not been counted."""
     return DataFile(item.key, partition, item.size, rows=-1, checksum="", job="")

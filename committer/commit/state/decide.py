@@ -1,4 +1,4 @@
-"""Writing and reading decisions. The verdict read back counts, whoever wrote it."""
+"""Decisions of jobs, written and read. The verdict that is read back counts, from any process."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _log = logging.getLogger("zero_rename.committer.commit.state.decide")
 
 @dataclass(frozen=True)
 class Decided:
-    """A decision that stands.
+    """Decision that stands.
 
     :param etag: the decision object's ETag.
-    :param date: when it was written, by the store's clock, seconds since the epoch.
+    :param date: the time when it was written, by the store's clock, Unix seconds.
     """
 
     decision: Decision
@@ -48,7 +48,7 @@ class Decided:
 
     @cached_property
     def changes(self) -> Mapping[str, list[PartitionDecision]]:
-        """What the decision says, by partition."""
+        """The decision's changes, by partition."""
         found: dict[str, list[PartitionDecision]] = {}
         for change in self.decision.partitions:
             found.setdefault(change.partition, []).append(change)
@@ -56,7 +56,7 @@ class Decided:
 
 
 def read_decision(context: Context, job: str) -> Step[Decided | None]:
-    """The decision of ``job`` with all its parts, or ``None`` while it has none."""
+    """Read a job's decision with all its parts; return ``None`` while it is undecided."""
     found = yield from Get(context.root.decision_key(job), most=LIST_BYTES)
     if isinstance(found, Absent):
         return None
@@ -64,8 +64,10 @@ def read_decision(context: Context, job: str) -> Step[Decided | None]:
 
 
 def _whole(context: Context, job: str, found: Found) -> Step[Decided]:
-    """A decision with its parts; as it is now where it was condensed, and its parts removed, since
-    it was read."""
+    """Read the parts of a decision.
+
+    If it was condensed since it was read, its parts are removed. Then it is read again.
+    """
     while True:
         try:
             return (yield from _decoded(context, job, found))
@@ -101,7 +103,7 @@ def _read_part(context: Context, job: str, part: PartReference) -> Step[Decision
 def decide_abort(context: Context, job: str) -> Step[Decided]:
     """Decide that a job is aborted, unless it is decided; return the decision that stands.
 
-    It looks for one first: what is decided stands on a store, too, that has ceased to keep its
+    It first looks for a decision, so that one also stands on a store that no longer keeps its
     conditions.
 
     :raises OutcomeUnknownError: as :func:`decide`.
@@ -115,8 +117,8 @@ def decide_abort(context: Context, job: str) -> Step[Decided]:
 def decide(context: Context, decision: Decision) -> Step[Decided]:
     """Write a job's decision, unless one stands; return the one that stands.
 
-    A store that keeps no conditions holds tables of coordination *none* only. There the owner
-    alone decides, and the decision is a plain journal.
+    A store without conditional writes has only tables of coordination *none*. There only the owner
+    decides, and the decision is a plain journal.
 
     :raises CommitStateUnknownError: the store never said; nothing may be cleaned up.
     :raises OutcomeUnknownError: the same, of an abort decision.
@@ -130,7 +132,7 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
             return Decided(decision, outcome.etag, outcome.date)
         case NotWritten(current=Found() as current):
             if compact.parts:
-                # Parts of a commit decision that lost to an abort.
+                # Parts of a decision that was not written, since another one stands.
                 yield from All(tuple(Delete(part.key) for part in compact.parts))
             return (yield from _whole(context, decision.job, current))
         case NotWritten():
@@ -142,18 +144,18 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
 def amend(context: Context, decided: Decided, changed: Decision) -> Step[Decided]:
     """Write a commit decision again in which files moved from ``files`` to ``lost``.
 
-    The verdict stands and so does its date. Whoever still holds the former text completes the
-    same files but the lost ones, and stops at those.
+    The verdict and its date stay. A process that still has the former text completes the same files
+    except the lost ones, and stops at those.
 
-    :raises UnfinishedCommitError: the decision is not the one that was read, or the store did
-        not say.
+    :raises UnfinishedCommitError: the decision is not the one that was read, or the store did not
+        say.
     """
     changed = replace(changed, write_id=context.write_id(), parts=(), decided_at=decided.date)
     key, cause = context.root.decision_key(changed.job), "it was changed meanwhile"
     try:
         compact = yield from _write_parts(context, changed)
     except (StoreUnfitError, StoreUnreachableError):
-        cause = "a part of it was not confirmed"  # What that says of a job is not so of this one.
+        cause = "a part of it was not confirmed"  # Their "nothing is decided" is not true here.
     else:
         put = Put(key, compact.encode(), if_match=decided.etag)
         outcome = yield from put_record(put, changed.write_id)
@@ -169,7 +171,7 @@ def amend(context: Context, decided: Decided, changed: Decision) -> Step[Decided
 
 
 def _write_parts(context: Context, decision: Decision) -> Step[Decision]:
-    """A decision as its object has it: what is too long for that is in parts, which are there."""
+    """Write the parts of a decision that is too long for one object; return its main object."""
     parts = split_into_parts(decision, context.limits.files_per_object)
     if not parts:
         return decision
@@ -189,8 +191,11 @@ def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartRefe
 
 
 def not_confirmed(context: Context, key: str, what: str, outcome: Uncertain) -> Step[RefusedError]:
-    """What is raised where the store did not say whether a record was written that a job needs
-    before its decision; or refused it for no reason, having ceased to keep its conditions."""
+    """Build the error of an unconfirmed record that a job needs before its decision.
+
+    The store did not say whether it was written; or it refused the write without a reason, since it
+    no longer keeps its conditions.
+    """
     what_now = yield from why_refused(context, outcome)
     undecided = "Nothing is decided, so nothing of this job is visible."
     if what_now is not None:
@@ -208,8 +213,10 @@ def not_confirmed(context: Context, key: str, what: str, outcome: Uncertain) -> 
 
 
 def why_refused(context: Context, outcome: Uncertain) -> Step[str | None]:
-    """What the store has ceased to keep, where it refused a write for no other reason; a
-    sentence."""
+    """Describe the guarantee that the store no longer keeps and for which it refused a write.
+
+    :returns: a sentence; ``None``: there is another reason, or none was found.
+    """
     if not outcome.refused:
         return None
     return (yield from what_changed(context.root, context.write_id, context.facts))
@@ -218,9 +225,9 @@ def why_refused(context: Context, outcome: Uncertain) -> Step[str | None]:
 def unfinished(
     context: Context, job: str, what: str, key: str | None = None, remedy: str = ""
 ) -> UnfinishedCommitError:
-    """What is raised of a committed job of which something is left to do.
+    """Build the error of a committed job of which something is left to do.
 
-    :param remedy: besides finishing it, from the end of that sentence on.
+    :param remedy: what to do besides finishing it; continues the sentence that says to finish.
     """
     finish = f"Do not run the job again; finish it: zero-rename recover {context.root.url} --apply"
     return UnfinishedCommitError(
@@ -229,7 +236,7 @@ def unfinished(
 
 
 def changed_store_remedy(context: Context) -> str:
-    """What to do about a store that has ceased to keep its conditions."""
+    """Return the remedy for a store that no longer keeps its conditions."""
     return (
         "Undo what was changed, such as the bucket's versioning, before anybody writes again; "
         f"zero-rename doctor {context.root.url} says what the store keeps."
@@ -249,19 +256,20 @@ def _unknown(context: Context, decision: Decision, cause: str) -> OutcomeUnknown
 
 
 def refuse_late(root: TableRoot, job: str, task: int) -> Step[None]:
-    """Refuse a task attempt whose job was decided while it wrote; asked when all is uploaded.
+    """Refuse a task's attempt whose job was decided while the attempt wrote.
 
-    Spark aborts a job while other tasks of it still run. The decision comes before the sweep of
-    the job's uploads: an attempt that finds none has uploads that the sweep lists, one that finds
-    it has what the sweep may have missed. That holds of a commit too, which an attempt that has
-    not reported has no part in.
+    To be called when everything is uploaded. Spark aborts a job while other tasks of it still run.
+    The decision comes before the sweep of the job's uploads. So an attempt that finds no decision
+    has uploads that the sweep will list. An attempt that finds one has uploads that the sweep may
+    have missed. The same holds for a commit, in which an attempt that has not reported has no part.
 
     :raises TaskLateError: there is a decision; the attempt's uploads are to be aborted.
     """
     try:
         found = yield from Head(root.decision_key(job))
     except RefusedError as error:
-        # The commit's to tell. What a late attempt leaves is invisible, and purge finds it.
+        # The commit will report it. The uploads of a late attempt are invisible, and purge finds
+        # them.
         _log.warning("Whether job %s still goes on was not seen: %s", job, error)
         return
     if not isinstance(found, Absent):

@@ -1,4 +1,4 @@
-"""Encryption that a bucket's policy demands of each object, found out where a write was refused."""
+"""Encryption that a bucket's policy demands of each object, searched after a write was refused."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from .context import Context
 
 
 def find_demanded(context: Context) -> Step[Encryption | None]:
-    """Find an encryption under which the store takes an object that it refuses as this process
-    writes; ``None``: it refuses none, or whatever is tried.
+    """Find an encryption with which the store takes an object that it refuses otherwise.
 
-    Tried are the bucket's own, where the store tells it, and those without a key. Requests: one
-    where nothing is refused; else up to five. What is written is removed again.
+    Otherwise means: as this process writes. Tried are the bucket's own encryption, if the store
+    reports it, and those without a key. Requests: one if nothing is refused; else up to five.
+    Objects that were written are removed again.
+
+    :returns: ``None``: the store refuses nothing, or refuses every encryption that was tried.
     """
     key = context.root.probe_key(f"{context.write_id()}-encryption")
     if (yield from _takes(key, None)):
@@ -51,6 +53,6 @@ def encryption_refused(
 
 
 def as_arguments(encryption: Encryption) -> str:
-    """An encryption as a job is given it."""
+    """Return an encryption as the arguments that name it for a job."""
     key = f" and encryption_key={encryption.key!r}" if encryption.key else ""
     return f"encryption={str(encryption.algorithm)!r}{key}"

@@ -1,4 +1,4 @@
-"""``table.json`` as it is found: a table's record, and whether it counts."""
+"""``table.json`` as it was read: a table's record, and whether it counts."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from .tolerance import unless_denied
 
 @dataclass(frozen=True)
 class FoundTable:
-    """A record that is there.
+    """Table's record as it was read.
 
     :param counts: whether it is the table's: the job that made it is committed.
-    :param as_stored: whether the object says the same: no evolution in it has been decided on.
+    :param as_stored: whether the object has the same content; false if its evolution has been
+        decided and the record here shows the outcome.
     """
 
     record: TableRecord
@@ -39,8 +40,11 @@ class FoundTable:
 
 
 def find_table(context: Context) -> Step[FoundTable | None]:
-    """What lies at ``table.json``: one request, and another while its first job is not known to
-    be committed, or that of its evolution to be decided."""
+    """Read ``table.json``, and find out whether it counts and which columns count.
+
+    Requests: one; another if its first job is not known to be committed, and another if it has an
+    evolution, whose job may have decided.
+    """
     found = yield from _find_made(context)
     if found is None or found.record.evolution is None:
         return found
@@ -70,7 +74,7 @@ def _find_made(context: Context) -> Step[FoundTable | None]:
 def change_table(
     context: Context, found: FoundTable, **changes: Any
 ) -> Step[FoundTable | NotWritten | Uncertain]:
-    """Write a table's record that counts with changes, if it is still the one that was found."""
+    """Write a table's record with changes, on the ETag that was read. The new record counts."""
     record = replace(found.record, write_id=context.write_id(), first=None, instead=None, **changes)
     put = Put(context.root.table_key, record.encode(), if_match=found.etag)
     outcome = yield from put_record(put, record.write_id)
@@ -80,7 +84,7 @@ def change_table(
 
 
 def is_changed(context: Context, found: FoundTable, **changes: Any) -> Step[bool]:
-    """As :func:`change_table`; ``False``: another has changed it since it was found.
+    """Write a table's record as :func:`change_table`; ``False`` if another process has changed it.
 
     :raises OutcomeUnknownError: the store did not say.
     """
@@ -100,7 +104,7 @@ def table_not_confirmed(context: Context) -> OutcomeUnknownError:
 
 
 def read_table(context: Context) -> Step[TableRecord]:
-    """A table's record.
+    """Read a table's record.
 
     :raises TableNotFoundError: there is none, or none that counts.
     """
@@ -108,7 +112,7 @@ def read_table(context: Context) -> Step[TableRecord]:
 
 
 def existing_table(context: Context) -> Step[FoundTable]:
-    """What lies at ``table.json``, as :func:`find_table`.
+    """Read ``table.json`` as :func:`find_table`, and refuse one that does not count.
 
     :raises TableNotFoundError: there is none, or none that counts.
     """
@@ -125,8 +129,9 @@ def existing_table(context: Context) -> Step[FoundTable]:
 def with_columns(
     context: Context, table: TableRecord, versions: Iterable[int]
 ) -> Step[TableRecord]:
-    """The table's record with the columns of all files that the heads name: read again where it
-    has evolved since it was read.
+    """Return the table's record with the columns of all files that the heads name.
+
+    It is read again if the table has evolved since it was read.
 
     :raises DamagedError: it is older than the files.
     """
@@ -144,11 +149,10 @@ def with_columns(
 
 
 def refuse_partition_folder(context: Context) -> Step[None]:
-    """Refuse a root that is a partition's directory of another table, of this package's or of
-    another format: its heads, or its log, would be gone by.
+    """Refuse a root that is a partition's directory of another table, of this or of another format.
 
-    Asked where a root has no record of its own; a few requests for each ``column=value`` at its
-    end.
+    Otherwise that table's heads, or its log, would be bypassed. Called for a root that has no
+    record of its own; a few requests for each ``column=value`` at its end.
 
     :raises InvalidInputError: it is one; says what to write instead.
     :raises TableMismatchError: it is one of another format.
@@ -162,11 +166,11 @@ def refuse_partition_folder(context: Context) -> Step[None]:
 
 
 def refuse_below_swept(root: TableRoot) -> Step[None]:
-    """Refuse a root below a table whose clean-up deletes what its log does not name: files of a
-    table below it, too.
+    """Refuse a root below a table whose clean-up would delete the files of a table below it.
 
-    Asked before a table is made: two requests for each folder above it. A folder that these
-    credentials may not list is taken for none.
+    Such a clean-up deletes all files that the upper table's log does not name. Called before a
+    table is made: two requests for each folder above it. A folder that these credentials may not
+    list counts as one without a table.
 
     :raises InvalidInputError: it lies below such a table.
     """
@@ -185,9 +189,10 @@ def refuse_below_swept(root: TableRoot) -> Step[None]:
 
 
 def refuse_folder_of_others(context: Context) -> Step[None]:
-    """Refuse a root that belongs to another table format, is a partition's directory of another
-    table or lies below one whose clean-up deletes files of others: for a writer that keeps no
-    record here.
+    """Refuse a root that belongs to another table. For a writer without a record here.
+
+    It belongs to another table format, is a partition's directory of another table, or lies below a
+    table whose clean-up deletes files of others.
 
     :raises InvalidInputError: as :func:`refuse_partition_folder` and :func:`refuse_below_swept`.
     :raises TableMismatchError: it belongs to another format.
@@ -198,7 +203,7 @@ def refuse_folder_of_others(context: Context) -> Step[None]:
 
 
 def _above(root: TableRoot) -> list[TableRoot]:
-    """The folders of which ``root`` may be a partition, nearest first."""
+    """Return the folders of which ``root`` may be a partition, nearest first."""
     parts = root.prefix.split("/")
     above = []
     while len(parts) > 1 and "=" in parts[-1]:
@@ -208,7 +213,7 @@ def _above(root: TableRoot) -> list[TableRoot]:
 
 
 def _literal(record: TableRecord, column: str, text: str) -> str:
-    """A partition's value as SQL has it."""
+    """Return a partition's value as an SQL literal."""
     known = column in record.schema.names
     kind = record.schema.field(column).type if known else None
     is_plain = kind is not None and (pt.is_integer(kind) or pt.is_decimal(kind))
@@ -236,9 +241,9 @@ def _no_root(folder: TableRoot, table: TableRoot, record: TableRecord) -> Invali
 
 
 def is_unused(context: Context, mine: str) -> Step[bool]:
-    """Whether no job has committed here, and none but ``mine`` is under way.
+    """Return whether no job has committed here, and only the job ``mine`` may be under way.
 
-    Versions before wrote ``table.json`` when a first job opened, and left it where that job failed.
+    Earlier versions wrote ``table.json`` when a first job opened, and left it if that job failed.
     The open records are listed first: a job that closed before that has left its decision.
     """
     if (yield from list_open(context)) - {mine}:

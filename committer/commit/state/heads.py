@@ -1,4 +1,4 @@
-"""Reading and swapping heads."""
+"""Heads of partitions and runs: reading, listing and swapping them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .tolerance import or_damage
 
 
 def read_head(context: Context, slot: Slot) -> Step[HeadState]:
-    """A slot's head now; version 0 where there is none."""
+    """Read a slot's head as it is now; version 0 if there is none."""
     found = yield from Get(slot.key)
     return head_state(context, slot, found)
 
@@ -27,9 +27,9 @@ def head_state(context: Context, slot: Slot, found) -> HeadState:
 
 
 def swap_head(state: HeadState, new: PartitionHead) -> Step[HeadState | NotWritten | Uncertain]:
-    """Put ``new`` where ``state`` was read, if that is still what is there.
+    """Write ``new`` over the head that was read as ``state``, if it is still there.
 
-    :returns: the state that it makes, where it was put.
+    :returns: the new state, if it was written.
     """
     put = Put(state.slot.key, new.encode(), if_none_match=state.etag is None, if_match=state.etag)
     outcome = yield from put_record(put, new.write_id)
@@ -39,7 +39,9 @@ def swap_head(state: HeadState, new: PartitionHead) -> Step[HeadState | NotWritt
 
 
 def release_claim(context: Context, slot: Slot, job: str, holder: str | None = None) -> Step[None]:
-    """Take ``job``'s claim off a head, if it is there, as far as the store says.
+    """Remove ``job``'s claim from a head, if it is there.
+
+    If the store does not say whether the claim was removed, that is not reported.
 
     :param holder: only the claim of this process; ``None``: any process's, once the job is decided.
     """
@@ -64,7 +66,7 @@ def head_moved(slot: Slot) -> HeadMovedError:
 
 @dataclass(frozen=True)
 class ListedHead:
-    """A head as a listing shows it."""
+    """Head as a listing shows it."""
 
     slot: Slot
     etag: str
@@ -75,7 +77,7 @@ class ListedHead:
 class HeadListing:
     """All heads of partitions as a listing shows them, by partition, and the index's record.
 
-    :param since: when its first page was made, by the store's clock.
+    :param since: the time when the listing's first page was made, by the store's clock.
     """
 
     heads: dict[str, ListedHead]
@@ -84,7 +86,7 @@ class HeadListing:
 
 
 def list_heads_and_index(context: Context) -> Step[HeadListing]:
-    """Every partition's head, and the index beside them: one request per thousand."""
+    """List the heads of all partitions, and the index beside them: one request per thousand."""
     listing = yield from list_objects(context.root.heads_prefix)
     heads: dict[str, ListedHead] = {}
     index = None
@@ -99,13 +101,13 @@ def list_heads_and_index(context: Context) -> Step[HeadListing]:
 
 
 def list_heads(context: Context) -> Step[dict[str, ListedHead]]:
-    """Every partition's head, by partition name: one request per thousand."""
+    """List the heads of all partitions, by partition name: one request per thousand."""
     listing = yield from list_heads_and_index(context)
     return listing.heads
 
 
 def all_heads(context: Context) -> Step[list[HeadState | DamagedError]]:
-    """The heads of all partitions and of all runs: one GET each."""
+    """Read the heads of all partitions and of all runs: one GET each."""
     partitions = yield from list_heads(context)
     runs = yield from list_objects(context.root.runs_prefix)
     keys = (*(listed.slot.key for listed in partitions.values()), *runs.keys)

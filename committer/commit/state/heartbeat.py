@@ -1,4 +1,4 @@
-"""Signs of life: rewriting a job's open record, never bringing one back that was removed."""
+"""Heartbeats: they rewrite a job's open record, and never bring back one that was removed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ logger = logging.getLogger("zero_rename.committer.commit.state.heartbeat")
 
 @dataclass(frozen=True)
 class Beats:
-    """How a job's heartbeats are sent.
+    """Schedule of a job's heartbeats.
 
-    :param interval: seconds between two. A job is dead after ten of them, and ten minutes at least.
-    :param longest: seconds after the job's opening when they end.
+    :param interval: seconds between two. A job counts as dead after ten intervals without one, and
+        after ten minutes at least.
+    :param longest: seconds after the job's opening when the heartbeats end.
     """
 
     interval: float
@@ -31,19 +32,25 @@ class Beats:
 
     @property
     def first(self) -> float:
-        """Seconds until the first. Jobs that are over by then cost no request; those that are not
-        get the short patience that comes with a first one, instead of their maximum duration."""
+        """Seconds until the first heartbeat.
+
+        Jobs that are over by then cost no request. For others, the first heartbeat replaces their
+        maximum duration by a shorter time of silence.
+        """
         return min(10.0, self.interval / 2)
 
 
-#: Of a job whose rows the tasks of a cluster write, for which it may have to wait.
+#: Heartbeats of a job whose rows are written by tasks of a cluster, for which it may have to wait.
 OF_TASKS = Beats(10.0, math.inf)
 
 
 def heartbeat_of(
     driver: Driver, context: Context, opened: OpenedJob, beats: Beats
 ) -> Callable[[], bool]:
-    """What sends one heartbeat of an open job at a call; ``False`` when none is to follow."""
+    """Return a function that sends one heartbeat of an open job.
+
+    The function returns ``False`` once no further heartbeat is to be sent.
+    """
     began = time.monotonic()
 
     def send() -> bool:
@@ -66,7 +73,8 @@ def send_heartbeat(context: Context, job: str, interval: float) -> Step[bool]:
 
     Conditional on the record as it was read: one that was removed stays removed.
 
-    :param interval: seconds until the next sign, recorded for whoever judges silence.
+    :param interval: seconds until the next heartbeat, recorded for processes that judge the
+        silence.
     :returns: whether the job is still open; ``True`` too when the store did not say.
     """
     key = context.root.open_key(job)
@@ -80,5 +88,5 @@ def send_heartbeat(context: Context, job: str, interval: float) -> Step[bool]:
     outcome = yield from put_record(Put(key, new.encode(), if_match=found.etag), write_id)
     if isinstance(outcome, Written):
         return True
-    # Another one gave a sign at the same time, or the job was closed.
+    # Another process sent a heartbeat at the same time, or the job was closed.
     return not (isinstance(outcome, NotWritten) and isinstance(outcome.current, Absent))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class JobState(StrEnum):
-    """What is known of a job. Unknown: no decision and no open record."""
+    """State of a job that this process knows. Unknown: no decision and no open record."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -32,22 +32,24 @@ class JobState(StrEnum):
     UNKNOWN = "unknown"
 
 
-#: More files in a partition, of fewer bytes each, are worth a word: readers open every one.
+#: More files than the first number, each of fewer bytes than the second, are reported for a
+#: partition, since readers open each file.
 _MANY, SMALL = 10, 1024**2
 
 
 @dataclass(frozen=True)
 class PartitionCommit:
-    """What a job did to one partition.
+    """Changes of a job in one partition.
 
     :param partition: its path; ``""`` of an unpartitioned table.
-    :param version: the partition's version since, which each change makes greater by one.
+    :param version: the partition's version since; each change increases it by one.
     :param files: files added.
     :param rows: rows in these.
     :param bytes: bytes of these.
     :param removed: files removed.
-    :param small: of the files added, those below 1 MiB, as far as they are on record one by one.
-    :param row_changes: of a merge, an update or a deletion: what it did to the rows.
+    :param small: of the files added, those below 1 MiB; files that are not on record one by one do
+        not count.
+    :param row_changes: of a merge, an update or a deletion: its changes of the rows.
     """
 
     partition: str
@@ -56,27 +58,27 @@ class PartitionCommit:
     rows: int
     bytes: int
     removed: int
-    small: int = field(default=0, compare=False)  # Advice for who has just written them.
+    small: int = field(default=0, compare=False)  # Advice for the writer right after the job.
     row_changes: RowChanges | None = None
 
 
 @dataclass(frozen=True)
 class Committed:
-    """A job that is committed.
+    """Report of a job that is committed.
 
     :param job: its id, ``zr1-…``.
     :param table: the table's root, ``s3://bucket/prefix``.
     :param partitions: each that it changed, an emptied one among them.
-    :param decided_at: when, by the store's clock, seconds since the epoch.
-    :param repeated: nothing was written now: an earlier try of the run had committed ``job``.
+    :param decided_at: the time of the decision, by the store's clock, Unix seconds.
+    :param repeated: nothing was written now: an earlier attempt of the run had committed ``job``.
     :param rewritten: its rows were there before, and were only written again: a compaction.
-    :param change_reads: of a merge, an update or a deletion: what of the table was read.
-    :param retries: requests that got no usable answer and were sent again, as far as the processes
-        tell that took part: the tasks, and the one that commits. Where a process has several jobs
-        at once, those of the others too. 0 in a report of another process.
-    :param narrows: the run's job before, of which it did only these partitions again, as a plan
-        has asked for (:mod:`.narrowed_run`), or since it left the others out; ``left_out``: rows
-        of others, which it did not write.
+    :param change_reads: of a merge, an update or a deletion: how much of the table was read.
+    :param retries: requests that got no usable answer and were sent again, counted by the processes
+        that report them: the tasks, and the process that commits. If a process has several jobs at
+        once, those of the other jobs too. 0 in a report by another process.
+    :param narrows: the run's job before, of which this job loaded only some partitions again: a
+        plan asked for these (:mod:`.narrowed_run`), or the job left the others out. ``left_out``:
+        number of rows of other partitions, which the job did not write.
     :param superseded: the partitions that it left out since newer runs had loaded them, each with
         the job that had written it last.
     """
@@ -95,9 +97,11 @@ class Committed:
 
     @property
     def version(self) -> str:
-        """What tells the rows of the job's partitions from those before: their version. Where they
-        differ, one of them could be the version that another partition had before; then it is the
-        job's id."""
+        """Version of the job's rows, which distinguishes them from earlier rows of its partitions.
+
+        If the partitions' versions differ, it is the job's id, since one of these versions could be
+        one that another partition had before.
+        """
         versions = {partition.version for partition in self.partitions}
         return str(versions.pop()) if len(versions) == 1 else self.job
 
@@ -115,28 +119,29 @@ class Committed:
 
     @property
     def row_changes(self) -> RowChanges | None:
-        """Of a merge, an update or a deletion: what it did to the rows that it read."""
+        """Changes of rows by a merge, an update or a deletion; ``None`` for other jobs."""
         return RowChanges.told((it.row_changes for it in self.partitions), self.change_reads)
 
     @property
     def many_small(self) -> tuple[str, ...]:
-        """The partitions that the job added more than ten files below 1 MiB to."""
+        """Partitions to which the job added more than ten files below 1 MiB."""
         return tuple(p.partition for p in self.partitions if p.small > _MANY)
 
 
 @dataclass(frozen=True)
 class UnpublishedJob:
-    """A job that is written, and waits to be published or aborted: only those see its rows who ask
-    for it by its id.
+    """Job that is written, and waits to be published or aborted.
+
+    Its rows are visible only to readers that ask for it by its id.
 
     :param job: its id, ``zr1-…``.
     :param table: the table's root, ``s3://bucket/prefix``.
-    :param partitions: each that it will change, as far as that is known before; at version 0.
+    :param partitions: those that it will change, if they are known before; at version 0.
     :param opened_at: when it opened, by the store's clock, in Unix seconds.
     :param kept_until: from when on it counts as dead, by the same clock.
     :param owner: who ran it.
     :param run: its idempotency key.
-    :param repeated: nothing was written now: an earlier try of the run had written ``job``.
+    :param repeated: nothing was written now: an earlier attempt of the run had written ``job``.
     :param retries: as of :class:`Committed`.
     """
 
@@ -165,11 +170,11 @@ class UnpublishedJob:
 
 @dataclass(frozen=True)
 class Aborted:
-    """A job that is aborted: nothing of it is visible or ever will be.
+    """Report of a job that is aborted: nothing of it is visible or ever will be.
 
     :param job: its id.
     :param table: the table's root, ``s3://bucket/prefix``.
-    :param uploads: uploads of it that were aborted now.
+    :param uploads: number of its uploads that were aborted now.
     """
 
     job: str
@@ -179,14 +184,14 @@ class Aborted:
 
 @dataclass(frozen=True)
 class LoggedJob:
-    """What an open job knows of its table's log.
+    """State of a table's log when a job opened.
 
     :param version: of the state that it began on; -1: there was no table.
     :param table_id: of the table then.
     :param columns: of the table then, as the log has them; empty: there was no table.
     :param opened_at: when its open record was written, by the store's clock.
     :param data: the prefix of its files, with a slash at its end.
-    :param describe: the statistics of a file by its footer, as the log has them.
+    :param describe: computes the statistics of a file from its footer, as the log has them.
     """
 
     version: int
@@ -201,28 +206,29 @@ class LoggedJob:
 class OpenedJob:
     """An open job. Picklable: Spark carries it from the planner to tasks and to the commit.
 
-    :param schema: which every file follows: the table's schema, or what this job makes of it.
+    :param schema: the schema of every file: the table's, or what this job makes of it.
     :param partition_by: the table's partition columns, outermost first.
     :param base: ETag of each partition's head when the job opened.
-    :param read: the heads that were read then, of partitions that the job changes for sure.
-    :param run_base: the same of the run's head; ``None`` where there is none.
+    :param read: the heads that were read then, of partitions that the job certainly changes.
+    :param run_base: ETag of the run's head then; ``None`` if there is none.
     :param others: jobs that were open then.
-    :param repeat_of: the earlier job of this run, when its files are to be replaced.
-    :param own_since: of these files, the ``run_version`` of the oldest attempt that wrote some.
-    :param narrowed: the only partitions of that job that this one does again; ``None``: all.
-    :param planned: of partitions that a plan lets this one do again, the versions it may replace.
+    :param repeat_of: the earlier job of this run whose files are to be replaced, if any.
+    :param own_since: the ``run_version`` of the oldest attempt whose files are to be replaced.
+    :param narrowed: the only partitions of that job that this one loads again; ``None``: all.
+    :param planned: the versions that this job may replace, of partitions that a plan lets it load
+        again.
     :param settles: of those, the ones in which this job settles a conflict of runs.
-    :param repeated: the earlier job of this run, when nothing is to be written.
-    :param unpublished: instead, the one that waits to be published.
-    :param opened_at: when it opened, by the store's clock, not after it listed the heads; 0 if
-        that is not known.
+    :param repeated: the earlier job of this run, if nothing is to be written.
+    :param unpublished: instead, the earlier job that waits to be published.
+    :param opened_at: when it opened, by the store's clock, not after it listed the heads; 0 if that
+        is not known.
     :param schema_version: of the table's columns when the job opened.
-    :param new_table: what the table will be, when this job's commit is to make it.
-    :param index_behind: whether its commit looks after the table's index.
-    :param awaited: whether its owner commits or aborts it when all attempts of its tasks have
-        ended, so that none needs to look whether it is over.
-    :param log: of a table that is kept in a log; ``None``: in heads.
-    :param inputs: what its rows were computed from; ``None`` until that is asked, as it commits.
+    :param new_table: the table's future record, if this job's commit is to make the table.
+    :param index_behind: whether its commit writes the table's index.
+    :param awaited: whether its owner waits for the end of all attempts of its tasks before it
+        commits or aborts, so that no attempt needs to check whether the job is over.
+    :param log: of a table that is kept in a log; ``None``: the table has heads.
+    :param inputs: what its rows were computed from; ``None`` until it commits.
     """
 
     job: str
@@ -252,13 +258,15 @@ class OpenedJob:
 
     @property
     def is_repeat(self) -> bool:
-        """Whether an earlier job of the run has written the rows: this one writes none."""
+        """True if an earlier job of the run has written the rows, so that this one writes none."""
         return self.repeated is not None or self.unpublished is not None
 
     @property
     def empties_only(self) -> frozenset[str] | None:
-        """The partitions that a replace may empty where it does not name them: those that a plan
-        has seen; ``None``: all. Columns are overwritten in all partitions or none."""
+        """Partitions that a replace may empty without naming them; ``None``: all.
+
+        They are those that a plan has seen. A job that overwrites the columns may empty all.
+        """
         is_bound = self.planned and self.partition_by
         if not is_bound or self.spec.schema_mode is SchemaMode.OVERWRITE:
             return None
@@ -266,14 +274,15 @@ class OpenedJob:
 
     @property
     def told_inputs(self) -> Inputs:
-        """What the job's rows were computed from and by which version of their program, as its
-        commit records it."""
+        """Inputs of the job's rows, and the version of their program, for the commit's record."""
         inputs = self.inputs or UNKNOWN_INPUTS
         if self.spec.code_version is not None and not inputs.code_versions:
             inputs = inputs.made_by(self.spec.code_version)
         return replace(inputs, began=self.opened_at or None) if inputs else inputs
 
     def rank(self, partition: str) -> RunRank | None:
-        """Return the rank of its run in a partition; ``None``: it only writes again what is
-        there."""
+        """Return the rank of the job's run in a partition.
+
+        :returns: ``None``: the job only rewrites rows that are there.
+        """
         return rank_in(self.spec.run_rank, partition, self.job)

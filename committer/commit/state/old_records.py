@@ -1,8 +1,8 @@
-"""Old records: what jobs left below ``_zero_rename/`` and nobody reads any more.
+"""Old records: objects of jobs below ``_zero_rename/`` that no process reads any more.
 
-A failure is read by whoever submitted the application, an object of a probe by the probe, a
-manifest while a head names it, or may come to name it, and by readers who had read the head
-before; one that finds it gone reads the head again.
+A failure is read by the process that submitted the application, an object of a probe by the probe.
+A manifest is read while a head names it, or may come to name it, and by readers that had read the
+head before. A reader that finds a manifest missing reads the head again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from .heads import ListedHead, list_heads, read_head
 from .tolerance import or_damage
 
 _DAY = 24 * 3600.0
-#: Seconds for which records are kept that nobody needs any more.
+#: Seconds for which records are kept that are no longer needed.
 KEPT_FOR = 7 * _DAY
-#: Seconds within which a reader who has read a head reads the manifest that it names.
+#: Seconds within which a reader of a head reads the manifest that the head names.
 _READING = 600.0
 
 
 @dataclass(frozen=True)
 class OldRecord:
-    """A record that is to go; ``reason`` says why."""
+    """Record to be removed; ``reason`` says why."""
 
     item: ListedObject
     reason: str
@@ -45,7 +45,7 @@ class ReadHeads:
 
 
 def read_heads(context: Context) -> Step[ReadHeads]:
-    """Every partition's head: one GET each."""
+    """Read the heads of all partitions: one GET each."""
     listed = yield from list_heads(context)
     found = yield from All(tuple(or_damage(read_head(context, it.slot)) for it in listed.values()))
     by_name = dict(zip(listed, found, strict=True))
@@ -57,7 +57,8 @@ def read_heads(context: Context) -> Step[ReadHeads]:
 
 
 def find_old_records(context: Context, kept_for: float) -> Step[list[OldRecord]]:
-    """Failures, inputs and objects of probes of a certain age, and manifests that no head names.
+    """Find failures, inputs and probe objects of a certain age, and manifests that no head names.
+
     Changes nothing.
 
     :param kept_for: seconds, by the store's clock.
@@ -72,9 +73,11 @@ def find_old_records(context: Context, kept_for: float) -> Step[list[OldRecord]]
 
 
 def find_aged(context: Context, kept_for: float) -> Step[list[OldRecord]]:
-    """Runs' failures and inputs, what plans left for runs, and objects of probes, of a certain
-    age. A plan's word may wait for its clear, and for further tries of it: without it that loads
-    all of its run. So it stays for longer than what nobody goes by."""
+    """Find old failures and inputs of runs, records of plans, and probe objects, by their age.
+
+    A plan's record may wait for its clear, and for more attempts after that: without the record
+    such an attempt loads all of its run. So it is kept longer than records that are no longer used.
+    """
     root = context.root
     kinds = {
         "a run's failure": (root.failures_prefix, kept_for),
@@ -91,7 +94,7 @@ def find_aged(context: Context, kept_for: float) -> Step[list[OldRecord]]:
 
 
 def aged(what: str, items: Iterable[ListedObject], now: float, kept_for: float) -> list[OldRecord]:
-    """Those that are to go, by their age."""
+    """Return the objects that are older than ``kept_for`` seconds, as records to remove."""
     return [
         OldRecord(item, f"{what}, {(now - item.last_modified) / _DAY:.0f} days old")
         for item in items
@@ -100,13 +103,13 @@ def aged(what: str, items: Iterable[ListedObject], now: float, kept_for: float) 
 
 
 def free_manifests(manifests: Listing, heads: ReadHeads, kept_for: float) -> Step[list[OldRecord]]:
-    """Manifests that no head names or can come to name.
+    """Find manifests that no head names or can come to name.
 
-    :param manifests: as they were listed *before* the heads were read. One that is written for the
-        state in which a head was found may be named yet, however long ago it was written: the swap
-        may be on its way. That state never comes back, so one of any other is free for good.
-    :param kept_for: seconds; a reader who has read a head gets no more than these to read the
-        manifest that it names.
+    :param manifests: as they were listed *before* the heads were read. A manifest that was written
+        for the state in which a head was found may still be named, at any age: the swap may be on
+        its way. That state never comes back, so a manifest for any other state is free for good.
+    :param kept_for: seconds; a reader of a head gets at most so long to read the manifest that the
+        head names.
     """
     grace = min(kept_for, _READING)
     named = {it.key for state in heads.states.values() for it in state.head.manifests}
@@ -134,19 +137,20 @@ def _is_free(
     state = heads.states.get(origin.partition)
     if state is None or _may_be_named(origin, state):
         return False
-    # Superseded when the head moved last, at the latest, and when its newest manifest was written.
+    # The manifest was superseded when the head moved last, or before; and when the head's newest
+    # manifest was written.
     moved = heads.listed[origin.partition].last_modified
     folded = max((written.get(it.key, moved) for it in state.head.manifests), default=moved)
     return min(moved, folded) < before or item.last_modified < before - _DAY
 
 
 def _may_be_named(origin: ManifestOrigin, state: HeadState) -> bool:
-    """Whether the swap of the head for one that names the manifest may be under way."""
+    """Return whether a swap to a head that names the manifest may be under way."""
     if origin.follows is None:  # Former versions wrote them while they held the claim.
         return state.head.claim is not None
     return origin.follows == state.etag
 
 
 def sizes(records: Sequence[OldRecord]) -> int:
-    """Bytes of them all."""
+    """Return the size of all records together, in bytes."""
     return sum(it.item.size for it in records)

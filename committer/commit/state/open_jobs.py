@@ -1,4 +1,4 @@
-"""Jobs with an open record, as a listing shows them, and as it is read."""
+"""Jobs with an open record: their listing, and the records."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .context import Context
 
 @dataclass(frozen=True)
 class OpenEntry:
-    """An open record that was there, and how long it has been silent, by the store's clock.
+    """Open record that was there, and the duration of its silence, by the store's clock.
 
-    :param record: ``None`` where it cannot be read; ``damage`` then says why.
+    :param record: ``None`` if it cannot be read; ``damage`` then says why.
     """
 
     job: str
@@ -28,29 +28,32 @@ class OpenEntry:
 
     @property
     def patience(self) -> float:
-        """Seconds of silence after which the job counts as dead; the longest that jobs have by
-        default where nothing tells."""
+        """Seconds of silence after which the job counts as dead.
+
+        If the record cannot be read, the default maximum duration of jobs.
+        """
         return JobSpec.max_duration if self.record is None else self.record.patience
 
     @property
     def order(self) -> tuple[float, str]:
-        """Tells which of two jobs opened later: by the store's clock; within its second, by id."""
+        """Sort key by the time of opening: by the store's clock; within one second, by id."""
         opened_at = None if self.record is None else self.record.opened_at
         return (self.last_modified if opened_at is None else opened_at, self.job)
 
 
 def list_open(context: Context) -> Step[set[str]]:
-    """Ids of the jobs with an open record: one LIST. No job has what others put there."""
+    """List the ids of jobs with an open record: one LIST. Foreign objects are left out."""
     prefix = context.root.open_prefix
     listing = yield from list_objects(prefix)
     return set(jobs_on_record(prefix, listing.keys))
 
 
 def read_open(context: Context, job: str) -> Step[OpenEntry | None]:
-    """A job's open record; ``None`` when it is gone.
+    """Read a job's open record; return ``None`` if there is none.
 
-    One that cannot be read is an open job all the same: its age is known, and its decision.
-    Silence is the answer's Date less the record's Last-Modified: the store's clock alone.
+    If the record cannot be read, the job is open all the same: its age is known, and its decision.
+    The silence is the answer's Date minus the record's Last-Modified: only the store's clock
+    counts.
     """
     found = yield from Get(context.root.open_key(job))
     if isinstance(found, Absent):

@@ -1,4 +1,4 @@
-"""Files of a partition: those its head names, through decisions and a manifest."""
+"""Files of a partition, which its head names through decisions and manifests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .tolerance import or_damage, undamaged
 
 
 def files_of_decision(decision: Decision, partition: str) -> list[DataFile]:
-    """The files that a decision gives a partition: adopted ones, then the job's own."""
+    """Return the files that a decision gives a partition: adopted ones, then the job's own."""
     changes = (change for change in decision.partitions if change.partition == partition)
     return [file for change in changes for file in _files_of_change(decision.job, change)]
 
@@ -44,7 +44,7 @@ def _files_of_change(job: str, change: PartitionDecision) -> Iterator[DataFile]:
 
 
 def read_decisions(context: Context, jobs: Iterable[str]) -> Step[dict[str, Decided]]:
-    """The commit decisions that heads name, by job.
+    """Read the commit decisions that heads name, by job.
 
     :raises DamagedError: a head names a job without a commit decision.
     """
@@ -54,7 +54,7 @@ def read_decisions(context: Context, jobs: Iterable[str]) -> Step[dict[str, Deci
 
 
 def read_commit(context: Context, job: str) -> Step[Decided]:
-    """The commit decision of a job that a head names.
+    """Read the commit decision of a job that a head names.
 
     :raises DamagedError: it has none.
     """
@@ -73,7 +73,7 @@ def read_commit(context: Context, job: str) -> Step[Decided]:
 def read_manifests(
     context: Context, head: PartitionHead, manifests: Sequence[NamedManifest] | None = None
 ) -> Step[tuple[DataFile, ...]]:
-    """The folded part of a head's files, without jobs dropped since.
+    """Read the files of a head's manifests, without those of jobs dropped since.
 
     :param manifests: some of the head's; ``None`` for all.
     """
@@ -99,8 +99,9 @@ def assemble(
     decisions: Mapping[str, Decided],
     known: Mapping[str, Sequence[DataFile]] | None = None,
 ) -> tuple[DataFile, ...]:
-    """A partition's files, oldest first, from what its head names.
+    """Return a partition's files, oldest first, from the records that its head names.
 
+    :param folded: the files of its manifests.
     :param known: files of jobs whose decisions were not read, by job.
     """
     known = known or {}
@@ -109,15 +110,17 @@ def assemble(
         if job in known:
             files += known[job]
             continue
-        # By the index: a job of five thousand partitions is asked about each of them.
+        # By the mapping: a job of five thousand partitions is looked up for each of them.
         for change in decisions[job].changes.get(head.name, ()):
             files += _files_of_change(job, change)
     return tuple(files)
 
 
 def _by_job(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
-    """A partition's files by the job that wrote them: all of each that it gave the partition.
-    Nothing where some were adopted, since they do not tell by whom."""
+    """Group a partition's files by the job that wrote them; all files of a job are there.
+
+    Empty if some files were adopted, since they do not say which job adopted them.
+    """
     found: dict[str, list[DataFile]] = {}
     for file in files:
         found.setdefault(file.job, []).append(file)
@@ -127,17 +130,17 @@ def _by_job(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
 def files_of_head(
     context: Context, state: HeadState, known: Collection[Decided] = ()
 ) -> Step[tuple[DataFile, ...]]:
-    """All files of one partition.
+    """Read all files of one partition.
 
     :param known: decisions that need not be read.
-    :raises HeadMovedError: what the head names is gone, since the head has moved.
+    :raises HeadMovedError: a record that the head names is missing, since the head has moved.
     """
     named = yield from files_of_heads(context, (state,), held=known)
     return undamaged(named.files[0])
 
 
 def files_now(context: Context, slot: Slot) -> Step[tuple[DataFile, ...]]:
-    """All files of one partition, by its head as it is now."""
+    """Read all files of one partition, by its head as it is now."""
     while True:
         state = yield from read_head(context, slot)
         try:
@@ -148,10 +151,10 @@ def files_now(context: Context, slot: Slot) -> Step[tuple[DataFile, ...]]:
 
 @dataclass(frozen=True)
 class NamedFiles:
-    """What heads name.
+    """Files that heads name.
 
-    :param files: the files of each head; of one that cannot be read, why:
-        :class:`HeadMovedError` where it is to be read again.
+    :param files: the files of each head, or why it cannot be read: :class:`HeadMovedError` if it is
+        to be read again.
     :param decisions: those that were read.
     """
 
@@ -165,10 +168,10 @@ def files_of_heads(
     before: Mapping[str, Iterable[DataFile]] | None = None,
     held: Collection[Decided] = (),
 ) -> Step[NamedFiles]:
-    """The files of each of several partitions, each decision read once.
+    """Read the files of several partitions, each decision only once.
 
-    :param before: what heads named in a former state, by partition: decisions behind that need
-        not be read.
+    :param before: by partition, the files that heads named in a former state. The decisions behind
+        these files need not be read.
     :param held: decisions that need not be read.
     """
     before = before or {}
@@ -197,8 +200,11 @@ def files_of_heads(
 
 
 def _moved_or(context: Context, state: HeadState, damage: DamagedError) -> Step[DamagedError]:
-    """What is said where something that a head names cannot be read: a list that was folded into
-    another, and a decision that was condensed, are no damage, but then the head has moved."""
+    """Return the error for a head whose records cannot be read.
+
+    If the head has moved since, that is no damage: a manifest was folded into another, or a
+    decision was condensed.
+    """
     now = yield from or_damage(read_head(context, state.slot))
     if isinstance(now, DamagedError) or now.etag == state.etag:
         return damage
@@ -212,19 +218,19 @@ def fold(
     jobs: Collection[str],
     known: Collection[Decided] = (),
 ) -> Step[tuple[PartitionHead, str | None]]:
-    """Put the oldest decisions that a head names into a manifest, so that it stays small for years.
+    """Fold a head's oldest decisions into a manifest, so that the head stays small.
 
-    Manifests of at most twice as many files are merged into it, as in a log-structured merge tree:
-    so a head names few, each of at most half as many files as the one before it, and a file is
-    listed again only when its list grows by half.
+    Manifests of at most twice as many files are merged into it, as in a log-structured merge tree.
+    So a head names few manifests, each of at most half as many files as the one before it, and a
+    file is listed again only when its list grows by half.
 
     :param state: the head that is there, for which the new one is to be swapped.
     :param head: the head that is to name the manifest.
     :param jobs: the oldest of its decisions.
     :param known: decisions that need not be read.
-    :returns: the head that names the manifest, and the manifest's key; the head as it was and
-        ``None`` where the manifest could not be written, or what the head names cannot be read:
-        folding can wait, a commit cannot.
+    :returns: the head that names the manifest, and the manifest's key; or the head as it was and
+        ``None``, if the manifest could not be written, or records that the head names cannot be
+        read: folding can wait, a commit cannot.
     """
     own = {decided.decision.job: decided for decided in known}
     asked = [job for job in jobs if job not in own]
@@ -253,7 +259,7 @@ def fold(
 def _merged(
     head: PartitionHead, files: int, below: int
 ) -> tuple[tuple[NamedManifest, ...], tuple[NamedManifest, ...]]:
-    """The manifests that a head goes on to name, and those that become one with so many files."""
+    """Split a head's manifests into those to keep and those to merge with so many new files."""
     manifests = head.manifests
     if head.dropped or not all(manifest.files for manifest in manifests):
         return (), manifests

@@ -1,8 +1,8 @@
-"""Probe of a store: which promises it keeps, found out before a table's first write.
+"""Probe of a store: finds out which guarantees it keeps, before a table's first write.
 
-What it finds stays in ``table.json``, so nothing uncertain may get there: a question that the
-store answered with a time-out, a 5xx or a 409 is put again, on another key, where a late request
-of the first time changes nothing.
+The findings stay in ``table.json``, so nothing uncertain may get there. If the store answers a
+question with a time-out, a 5xx or a 409, the question is repeated on another key, where a late
+request of the first time changes nothing.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ from ...store.requests import (
 )
 
 T = TypeVar("T")
-#: Stores whose conditional writes are known to be checked and carried out in two steps, by the
-#: name they give themselves: moto, versitygw on posix, S3Mock. Others show it when racing creators
+#: Stores that are known to check and carry out conditional writes in two steps, by the name that
+#: they give themselves: moto, versitygw on posix, S3Mock. Other stores show it when racing creators
 #: have two winners; a race can refute atomicity, never prove it.
 _NOT_ATOMIC = ("werkzeug", "versitygw", "s3-mock-file-store")
 _RACERS = 8
-#: Racers that must be answered: with fewer it was no race.
+#: Racers that must get an answer: with fewer answers the race shows nothing.
 _ANSWERED = 5
 _COMPLETES = 3
-#: A question of three requests is answered in half of the tries where one answer in five is unsure.
+#: If one answer in five is uncertain, a question of three requests is answered in half of the
+#: attempts.
 _TRIES = Backoff(tries=20, first=0.5, cap=4.0)
-#: Refusals that speak of the moment, not of the condition.
+#: Refusals that are about the moment, not about the condition.
 _PASSING = frozenset(
     {
         "ConditionalRequestConflict",
@@ -60,15 +61,15 @@ _PASSING = frozenset(
 
 
 class _UnansweredError(Exception):
-    """An answer that leaves open what the store keeps."""
+    """Answer that leaves open what the store keeps."""
 
 
 @dataclass
 class _Questions:
-    """The questions of one probe.
+    """Questions of one probe.
 
     :param ids: makes ids that never repeat.
-    :param keys: every key that was asked on.
+    :param keys: every key that was used for a question.
     """
 
     root: TableRoot
@@ -76,7 +77,7 @@ class _Questions:
     keys: list[str] = field(default_factory=list)
 
     def ask(self, name: str, question: Callable[[str], Step[T]], unique: str) -> Step[T]:
-        """Put a question until its answer is certain.
+        """Repeat a question until its answer is certain.
 
         :raises StoreUnreachableError: it never was.
         """
@@ -101,10 +102,10 @@ class _Questions:
 def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
     """Find out what the store keeps, with small objects under ``_zero_rename/probe/``.
 
-    All objects and uploads of the probe are gone afterwards.
+    All objects and uploads of the probe are removed afterwards.
 
-    :raises StoreUnfitError: the store removes objects that were never asked to go.
-    :raises StoreUnreachableError: it did not answer certainly, however often it was asked.
+    :raises StoreUnfitError: the store removes objects that no request has deleted.
+    :raises StoreUnreachableError: it gave no certain answer, however often it was asked.
     :raises StoreRefusedError: it lets nothing be deleted.
     """
     questions = _Questions(root, ids)
@@ -139,10 +140,10 @@ def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
 
 
 def what_changed(root: TableRoot, ids: Callable[[], str], known: StoreFacts) -> Step[str | None]:
-    """What a store has ceased to keep, by another probe, a sentence; ``None``: nothing, as far as
-    that can be found out now.
+    """Probe a store again, and describe in a sentence the guarantees that it no longer keeps.
 
     :param known: what it kept when the table was made.
+    :returns: ``None``: it keeps all, or this cannot be found out now.
     """
     try:
         now = yield from probe(root, ids)
@@ -157,7 +158,7 @@ def what_changed(root: TableRoot, ids: Callable[[], str], known: StoreFacts) -> 
 
 
 def _certain(answer: T | Unknown) -> T:
-    """An answer, if it tells what happened.
+    """Return an answer if it shows what happened.
 
     :raises _UnansweredError: it does not.
     """
@@ -169,7 +170,7 @@ def _certain(answer: T | Unknown) -> T:
 
 
 def _done(answer: Done | Refused | Unknown) -> Done:
-    """The answer to a request that any store carries out.
+    """Return the answer to a request that any store carries out.
 
     :raises _UnansweredError: this one did not, just now.
     """
@@ -180,17 +181,17 @@ def _done(answer: Done | Refused | Unknown) -> Done:
 
 
 def _probe_create(key: str) -> Step[bool]:
-    """Of two creators of one key, one after the other, the second must lose."""
+    """Return whether, of two creators of one key, one after the other, the second one loses."""
     first = _certain((yield from Put(key, b"first", if_none_match=True)))
     late = _certain((yield from Put(key, b"late", if_none_match=True)))
     return isinstance(first, Done) and isinstance(late, Refused)
 
 
 def _probe_race(key: str) -> Step[bool]:
-    """Of racing creators of one key no two may win. A 409 is a loser's answer.
+    """Return whether at most one of several racing creators of one key wins.
 
-    Two known winners refute it, whatever the others were told. No race proves it, so a few that
-    were told nothing take little from it.
+    A 409 is a loser's answer. Two known winners refute it, whatever answers the others got. No race
+    proves it, so a few racers without an answer make little difference.
     """
     racers = [Put(key, f"racer {n}".encode(), if_none_match=True) for n in range(_RACERS)]
     answers = yield from All(tuple(racers))
@@ -228,7 +229,7 @@ def _probe_delete(key: str) -> Step[bool]:
 
 
 def _delete(key: str, etag: str) -> Step[bool]:
-    """Delete a version; ``False``: refused."""
+    """Delete a version; return ``False`` if that was refused."""
     answer = _certain((yield from DeleteMany(((key, etag),))))
     code = answer.errors.get(key)
     if code == "AccessDenied":
@@ -244,8 +245,11 @@ def _delete(key: str, etag: str) -> Step[bool]:
 
 
 def _probe_abort(key: str) -> Step[bool]:
-    """Whether an object stays when an upload of its key is aborted, as attempts of a killed task
-    are: they share the keys of the attempt that was committed."""
+    """Return whether an object stays when an upload of its key is aborted.
+
+    Uploads of a killed task's attempts are aborted, and share the keys of the attempt that was
+    committed.
+    """
     _done((yield from Put(key, b"object")))
     created = yield from CreateUpload(key)
     answer = yield from AbortUpload(key, created.upload_id)
@@ -266,10 +270,12 @@ def _removes_on_abort(server: str) -> StoreUnfitError:
 
 
 def _probe_upload(key: str) -> Step[tuple[bool, bool, bool]]:
-    """Whether listings show an upload, by prefix and at all; whether a second Complete brings
-    a deleted object back."""
+    """Return whether listings show an upload, by prefix and at all, and whether objects come back.
+
+    They come back if a second Complete brings a deleted object back.
+    """
     created = yield from CreateUpload(key)
-    # By a folder, as sweeps ask: MinIO shows an upload for its exact key and no other prefix.
+    # By a folder, as sweeps list: MinIO shows an upload only for its exact key as prefix.
     by_prefix = yield from _lists(f"{key.rsplit('/', 1)[0]}/", key, created.upload_id)
     listed = by_prefix or (yield from _lists("", key, created.upload_id))
     try:
@@ -284,9 +290,9 @@ def _probe_upload(key: str) -> Step[tuple[bool, bool, bool]]:
 
 
 def _resurrects(complete: CompleteUpload) -> Step[bool]:
-    """Whether a Complete brings back what was deleted since the first one.
+    """Return whether a repeated Complete brings back an object that was deleted since the first.
 
-    Ceph and moto answer 500 to each, so an answer that is uncertain every time counts as one.
+    Ceph and moto answer 500 to each, so an answer that is uncertain every time counts as an answer.
     """
     for _ in range(_COMPLETES):
         answer = yield from complete

@@ -1,4 +1,4 @@
-"""Rights that a job needs after its commit, asked for before it writes."""
+"""Rights that a job needs after its commit, checked before it writes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from ...store.requests import (
 
 @dataclass(frozen=True)
 class Right:
-    """An action of S3, and how to see whether it is granted without changing anything.
+    """Action of S3, and a request that shows whether it is granted and changes nothing.
 
     :param action: as policies call it.
-    :param of: the resource, where it is not what one would think.
-    :param need: what comes to nothing without it, a predicate.
-    :param ask: a request that needs it, for a folder and a key there that nobody has.
+    :param of: the resource, if it is not the obvious one.
+    :param need: what cannot be done without it, a predicate.
+    :param ask: a request that needs it, for a folder and a key there that no object has.
     """
 
     action: str
@@ -46,7 +46,7 @@ READING = (
     Right("s3:ListBucket", "read the table", lambda folder, _: ListObjects(folder)),
     Right("s3:GetObject", "read the table", lambda _, key: Get(key)),
 )
-#: All but s3:PutObject, which a job's first request needs.
+#: All rights to finish a job except s3:PutObject, which a job's first request needs.
 FINISHING = (
     Right("s3:DeleteObject", "close a job", lambda _, key: Delete(key)),
     Right(
@@ -67,7 +67,7 @@ FINISHING = (
     ),
 )
 
-#: Where data is written, and nothing else.
+#: Rights for a place to which only data is written.
 WRITING = (
     Right("s3:PutObject", "write", lambda _, key: PutFile(key, memoryview(b""), ObjectSettings())),
 )
@@ -76,11 +76,12 @@ WRITING = (
 def missing_rights(
     folder: str, name: str, rights: tuple[Right, ...] = FINISHING
 ) -> Step[list[Right]]:
-    """Those of ``rights`` that these credentials lack below a folder: one request each, at once.
+    """Find the rights that these credentials lack below a folder: one request each, at once.
+
     Changes nothing but what may lie at the key.
 
-    :param folder: of a table's probes, or where its files lie in a fast root.
-    :param name: of a key that nobody else has.
+    :param folder: of a table's probes, or of its files in a fast root.
+    :param name: of a key that no other process uses.
     :raises StoreUnreachableError: no answer.
     """
     key = f"{folder}{name}-rights"

@@ -1,7 +1,7 @@
-"""Kind of table that a root holds: of directories, or a Delta table, which keeps its own log.
+"""Kind of table that a root holds: one of directories, or a Delta table with its own log.
 
-Records of jobs lie below the same names in both. Who looks after tables asks this first: what is
-right for the jobs of one kind would take the files of the other's.
+Both kinds have records of jobs below the same names. So maintenance asks for the kind first: what
+is right for jobs of one kind would delete the files of the other's.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ...format.layout import CONTROL, TableRoot, jobs_on_record
 from ...format.schema.other_formats import DELTA_LOG, delta_error
 from ...store.requests import All, Found, Get, Head, ListObjects, Step
 
-#: What the open record of a job in a log says that it is.
+#: Kind that the open record of a job in a log has.
 OPEN_IN_LOG = "open-in-log"
 
 
 class TableKind(StrEnum):
-    """Kind of table that a root holds, as far as its records show it."""
+    """Kind of table that a root holds, by its records."""
 
     NONE = "none"
     DIRECTORIES = "table"
@@ -27,9 +27,10 @@ class TableKind(StrEnum):
 
 
 def table_kind(root: TableRoot, folders: Collection[str] | None = None) -> Step[TableKind]:
-    """Tell what a root holds: three requests, one more where a first job is open or died.
+    """Return the kind of table at a root: three requests, one more if a first job is open or died.
 
-    :param folders: names of those in it, where they are known: then none where no table is.
+    :param folders: names of the folders in it, if they are known. Then no request is sent for a
+        root without a table.
     """
     if folders is not None and CONTROL not in folders:
         return TableKind.DELTA if DELTA_LOG in folders else TableKind.NONE
@@ -55,7 +56,7 @@ def _log(root: TableRoot) -> str:
 
 
 def _is_in_log(root: TableRoot, job: str) -> Step[bool]:
-    """Tell whether an open record is of a job that commits to a log."""
+    """Return whether an open record is of a job that commits to a log."""
     found = yield from Get(root.open_key(job))
     try:
         members = json.loads(found.body) if isinstance(found, Found) else None
@@ -65,7 +66,7 @@ def _is_in_log(root: TableRoot, job: str) -> Step[bool]:
 
 
 def refuse_delta(root: TableRoot) -> Step[None]:
-    """Refuse a root that holds a Delta table, where a table of directories is worked on.
+    """Refuse a root that holds a Delta table. For callers that need a table of directories.
 
     :raises OtherFormatError: it does.
     """

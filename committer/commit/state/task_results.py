@@ -1,4 +1,4 @@
-"""Task results, checked before anything is decided."""
+"""Results of tasks, checked before anything is decided."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _bad_file(opened: OpenedJob, files: list[PendingFile]) -> str | None:
 
 
 def _beside_the_log(opened: OpenedJob, file: PendingFile) -> str | None:
-    """What is wrong with the place of a file of a table that is kept in a log, in words."""
+    """Describe what is wrong with the place of a file of a table that is kept in a log."""
     assert opened.log is not None
     if not file.is_whole or not file.etags or not file.key.startswith(opened.log.data):
         return f"{file.key} is not written as files of this job are"
@@ -59,7 +59,7 @@ def _beside_the_log(opened: OpenedJob, file: PendingFile) -> str | None:
 
 
 def _beside_heads(opened: OpenedJob, file: PendingFile) -> str | None:
-    """What is wrong with the place of a file of a table of heads, in words."""
+    """Describe what is wrong with the place of a file of a table with heads."""
     if opened.root.partition_of_data_key(file.key) != file.partition:
         return f"the key {file.key} lies outside its partition {file.partition}"
     if job_in_key(file.key) != opened.job:
@@ -76,7 +76,7 @@ def _doubled(values: list) -> object:
 
 
 def destination_exists(partition: str, there: Sequence[str]) -> DestinationExistsError:
-    """What a job of mode fail-if-exists says that meets files, by their keys."""
+    """Build the error of a job of mode fail-if-exists that met files, given by their keys."""
     whole = partition == UNPARTITIONED
     where = "table" if whole else f"partition {partition}"
     return DestinationExistsError(

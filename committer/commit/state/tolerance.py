@@ -1,4 +1,4 @@
-"""Damage that is looked at rather than met: one record that cannot be read harms itself only."""
+"""Tolerance of errors of single steps: a record that cannot be read affects only itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def or_damage(step: Step[T]) -> Step[T | DamagedError]:
-    """What a step returns, or the damage that it met, for who goes on with the other records."""
+    """Return the step's result, or the DamagedError that it raised."""
     try:
         return (yield from step)
     except DamagedError as error:
@@ -19,14 +19,14 @@ def or_damage(step: Step[T]) -> Step[T | DamagedError]:
 
 
 def undamaged(found: T | DamagedError) -> T:
-    """What was found; the damage that was met is raised."""
+    """Return a result of :func:`or_damage`, or raise its error."""
     if isinstance(found, DamagedError):
         raise found
     return found
 
 
 def or_error(step: Step[T]) -> Step[T | ZeroRenameError]:
-    """What a step returns, or what it failed with, for who goes on with others."""
+    """Return the step's result, or the error of this package that it raised."""
     try:
         return (yield from step)
     except ZeroRenameError as error:
@@ -34,7 +34,7 @@ def or_error(step: Step[T]) -> Step[T | ZeroRenameError]:
 
 
 def unless_gone(step: Step[T], otherwise: T) -> Step[T]:
-    """What a step returns; something else where it asks a fast root that cannot be reached."""
+    """Return the step's result, or another value if it needs a fast root that cannot be reached."""
     try:
         return (yield from step)
     except FastRootGoneError:
@@ -42,8 +42,10 @@ def unless_gone(step: Step[T], otherwise: T) -> Step[T]:
 
 
 def unless_denied(step: Step[T], otherwise: T) -> Step[T]:
-    """Return what a step returns; something else where the rights for it are missing. For what lies
-    beside or above the table that the rights are for."""
+    """Return the step's result, or another value if the rights for it are missing.
+
+    For steps outside of the table that the rights are for: beside or above it.
+    """
     try:
         return (yield from step)
     except StoreRefusedError as error:
