@@ -1,4 +1,4 @@
-"""Moment of a Delta table's past that is to be read: a time, or a version."""
+"""Moment of a Delta table's past to read: a time or a version."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 
 from ..errors import InvalidInputError
 
-#: What a moment is said as: a version by a number, a time by a date with its zone.
+#: Types of a moment in a call: a version as a number, or a time as a datetime or text with a zone.
 Past = int | datetime | str
 
 
 @dataclass(frozen=True)
 class AsOf:
-    """One of both.
+    """A moment of a table's past: either a time or a version.
 
-    :param time: seconds since the epoch, by the store's clock: what counted then.
-    :param version: of the table's log.
+    :param time: Unix seconds, by the store's clock; the state at that time is read.
+    :param version: a version of the table's log.
     """
 
     time: float | None = None
@@ -24,9 +24,9 @@ class AsOf:
 
     @staticmethod
     def parse(given: Past) -> AsOf:
-        """A moment as users say it.
+        """Parse a moment that a user gives.
 
-        :param given: a version, or a time: a datetime, or its text as ISO 8601 has it, with a zone.
+        :param given: a version, or a time with a zone: a datetime, or an ISO 8601 text.
         :raises InvalidInputError: it is neither.
         """
         if isinstance(given, str):
@@ -50,7 +50,7 @@ class AsOf:
 
 
 def told(time: float) -> str:
-    """A time as errors and pages say it, and as it can be given again."""
+    """Return a time as ISO 8601 text, which :meth:`AsOf.parse` reads again."""
     return datetime.fromtimestamp(time, UTC).isoformat()
 
 

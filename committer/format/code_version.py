@@ -1,4 +1,4 @@
-"""Code version: what a program calls the version of its code that computes a job's rows."""
+"""Code version: a program's own name for the version of its code that computes a job's rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _LONGEST = 200
 
 
 def checked_code_version(given: str) -> str:
-    """The same, where it is one: a number, a tag, a commit's hash.
+    """Check a code version (a number, a tag, a commit's hash) and return it.
 
-    :raises InvalidInputError: it is empty, too long, or cannot be printed as it is.
+    :raises InvalidInputError: it is empty, too long, not printable, or has blanks around it.
     """
     fits = isinstance(given, str) and given.isprintable() and given == given.strip()
     if not fits or not 0 < len(given) <= _LONGEST:

@@ -1,4 +1,4 @@
-"""Checks of how files are to be written, as far as they need no store."""
+"""Checks of the options of data files that need no request to the store."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MAX_TAGS = 10
 
 
 def check_options(options: FileOptions) -> None:
-    """Check what can be checked without the store.
+    """Check the options of data files without a request to the store.
 
-    :raises InvalidInputError: an unknown codec or encryption, a storage class that cannot be read
-        at once, a limit below 1, more metadata or tags than S3 takes, or metadata under a name of
-        this package.
+    :raises InvalidInputError: an unknown codec or encryption, a storage class whose objects cannot
+        be read at once, a limit below 1, more metadata or tags than S3 takes, or metadata under a
+        name of this package.
     """
     codec = options.compression
     if codec not in CODECS or not (codec == "none" or pa.Codec.is_available(codec)):

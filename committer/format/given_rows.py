@@ -1,4 +1,4 @@
-"""Rows as users give them: of Arrow, pandas or Polars, or of anything that hands out Arrow."""
+"""Rows that users give: of Arrow, pandas or Polars, or of any object with an Arrow interface."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from ..errors import InvalidInputError
 from .schema.array_cast import plain_columns
 
-#: What is taken, in words.
+#: Description of the accepted objects, for errors.
 TAKEN = (
     "a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or Polars frame, or any object "
     "that hands out an Arrow stream, such as a DuckDB relation"
@@ -19,10 +19,11 @@ TAKEN = (
 
 
 def reader_of(data: Any) -> pa.RecordBatchReader | None:
-    """Read rows that are given in any form as Arrow batches; ``None`` where they are in no such
-    form. Of a pandas frame an index with a name is a column like any other.
+    """Return rows in any accepted form as a reader of Arrow batches; ``None``: not accepted.
 
-    :raises InvalidInputError: a frame with values that Arrow has no type for.
+    In a pandas frame, an index with a name becomes a column.
+
+    :raises InvalidInputError: a frame with values for which Arrow has no type.
     """
     if isinstance(data, pa.RecordBatchReader):
         return data
@@ -52,10 +53,11 @@ def reader_of(data: Any) -> pa.RecordBatchReader | None:
 
 
 def batches_of(data: Any) -> Iterable[pa.RecordBatch]:
-    """Rows that are given in any form, as Arrow batches; at most one is in memory, besides what
-    ``data`` holds.
+    """Return rows in any accepted form as Arrow batches.
 
-    :raises InvalidInputError: they are in no form that is taken.
+    At most one batch is in memory, besides what ``data`` itself holds.
+
+    :raises InvalidInputError: the form is not accepted.
     """
     if isinstance(data, pa.RecordBatch):
         return (data,)
@@ -63,18 +65,19 @@ def batches_of(data: Any) -> Iterable[pa.RecordBatch]:
 
 
 def table_of(data: Any) -> pa.Table:
-    """Rows that are given in any form, as a table in memory, in types that all functions of Arrow
-    take.
+    """Return rows in any accepted form as a table in memory.
 
-    :raises InvalidInputError: they are in no form that is taken.
+    Its columns have types that all functions of Arrow accept.
+
+    :raises InvalidInputError: the form is not accepted.
     """
     return plain_columns(data if isinstance(data, pa.Table) else _reader(data).read_all())
 
 
 def schema_of(data: Any) -> pa.Schema:
-    """The columns that are given: a schema of Arrow or of Polars, or the rows' own.
+    """Return the schema of rows in any accepted form, or of a schema of Arrow or Polars.
 
-    :raises InvalidInputError: they are in no form that is taken.
+    :raises InvalidInputError: the form is not accepted.
     """
     if isinstance(data, pa.Schema):
         return data
@@ -99,13 +102,13 @@ def _form(data: Any) -> str:
 
 
 def _is_a(data: Any, library: str, name: str) -> bool:
-    """Tell whether an object is of a library's class, without importing the library."""
+    """Return whether an object is of a library's class, without importing the library."""
     kind = getattr(sys.modules.get(library), name, None)
     return kind is not None and isinstance(data, kind)
 
 
 def _refuse_objects(frame: Any) -> None:
-    """Polars hands out columns of Python objects as addresses in memory."""
+    """Refuse columns of Python objects, which Polars hands out as addresses in memory."""
     import polars
 
     for name, kind in frame.schema.items():

@@ -1,21 +1,20 @@
-"""Handoff from whoever submits an application to the application, as environment variables.
+"""Hand-off: settings that a submitter passes to its application, as environment variables.
 
-The Airflow operator submits a Spark application and says to it by environment variables which
-table it writes, as which run, in which mode. :class:`Handoff` is all that can be said;
-:meth:`Handoff.encode` makes the variables and :meth:`Handoff.decode` reads them. Every
-environment variable of this package has its name here and nowhere else, but for the one that says
-where the store is (:mod:`.store.client_settings`). None of them is a secret: some clusters show
-them.
+The Airflow operator submits a Spark application. By environment variables it passes the table to
+write, the run and the mode. :class:`Handoff` has all that can be passed; :meth:`Handoff.encode`
+makes the variables and :meth:`Handoff.decode` reads them. The names of this package's environment
+variables stand in this module and nowhere else, except the one with the store's address
+(:mod:`.store.client_settings`). No variable is a secret: some clusters show them.
 
 A user may set any of them by hand, and an application may read them.
 
-Services that carry variables as words of a request, or that have none, get all of them as one text
-(:meth:`Handoff.pack`): letters, digits, hyphens and underscores, which no shell reads as more than
-themselves. It travels as the variable :data:`HANDOFF`, or as the Spark setting
+Some services carry variables as words of a request, or carry none. They get all variables as one
+text (:meth:`Handoff.pack`) of letters, digits, hyphens and underscores, which have no special
+meaning to any shell. It travels as the variable :data:`HANDOFF`, or as the Spark setting
 :data:`HANDOFF_SETTING`.
 """
 
-# ruff: noqa: RUF009 - _variable() is dataclasses.field() with what this module needs besides
+# ruff: noqa: RUF009 - _variable() is dataclasses.field() with the metadata of this module
 from __future__ import annotations
 
 import base64
@@ -44,13 +43,13 @@ from .job_spec import (
 from .layout import TableRoot
 from .run_rank import RunRanks
 
-#: Names the folder of notes on open jobs in the environment of Spark's workers.
+#: Variable of Spark's workers: the folder of notes on open jobs.
 OPEN_JOBS = "ZERO_RENAME_OPEN_JOBS"
-#: Level of this package's log in Spark's workers.
+#: Variable of Spark's workers: the level of this package's log.
 LOG_LEVEL = "ZERO_RENAME_LOG_LEVEL"
-#: All that can be handed over, as one text.
+#: Variable that carries all others as one text.
 HANDOFF = "ZERO_RENAME_HANDOFF"
-#: The Spark setting by which the same text travels where the driver's variables cannot be set.
+#: Spark setting that carries the same text if the driver's variables cannot be set.
 HANDOFF_SETTING = "spark.zero_rename.handoff"
 #: Linux's limit for one variable, with pages of 4 KiB: name, equals sign, value and a zero byte.
 LONGEST = 128 * 1024
@@ -75,17 +74,17 @@ def _false(text: str) -> bool:
 
 
 def _variable(name: str, parse: Callable[[str], Any], doc: str, default: Any = None) -> Any:
-    """A variable.
+    """Make a field that travels as an environment variable.
 
-    :param parse: from its text; raises ``ValueError`` with what it should have been.
-    :param doc: what it says.
+    :param parse: parses its text; raises ``ValueError`` with the form that was expected.
+    :param doc: its meaning, for errors and documentation.
     """
     return field(default=default, metadata={"variable": name, "parse": parse, "doc": doc})
 
 
 @dataclass(frozen=True)
 class Handoff:
-    """What an application is told by whoever submits it. ``None``: nothing is said of it."""
+    """The settings that a submitter passes to its application; ``None``: not passed."""
 
     table: TableRoot | None = _variable(
         "ZERO_RENAME_TABLE",
@@ -211,15 +210,17 @@ class Handoff:
 
     @staticmethod
     def variable(name: str) -> str:
-        """The environment variable of a member."""
+        """Return the environment variable of a field."""
         return _VARIABLES[name].metadata["variable"]
 
     @staticmethod
     def decode(environ: Mapping[str, str]) -> Handoff:
-        """Read an environment; empty variables count as absent, and others win over what
-        :data:`HANDOFF` says.
+        """Read the hand-off from an environment.
 
-        :raises InvalidInputError: a variable that cannot be right.
+        Empty variables count as absent. A variable of its own wins over the same one in
+        :data:`HANDOFF`.
+
+        :raises InvalidInputError: a variable has an invalid value.
         """
         packed = _unpacked(environ.get(HANDOFF, ""))
         names = {name: Handoff.variable(name) for name in _VARIABLES}
@@ -228,7 +229,7 @@ class Handoff:
         return Handoff(**{n: _decoded(_VARIABLES[n], text) for n, text in texts.items() if text})
 
     def encode(self) -> dict[str, str]:
-        """The variables.
+        """Return the environment variables.
 
         :raises InvalidInputError: a value that no variable can carry.
         """
@@ -240,7 +241,7 @@ class Handoff:
         }
 
     def pack(self) -> str:
-        """All variables as one text of ``[A-Za-z0-9_-]``.
+        """Return all variables as one text of ``[A-Za-z0-9_-]``.
 
         :raises InvalidInputError: a value that no variable can carry.
         """
@@ -249,7 +250,7 @@ class Handoff:
 
     @property
     def owner(self) -> Owner:
-        """The run's task that submits the application."""
+        """Task of the run that submits the application."""
         return Owner(
             dag_id=self.dag,
             run_id=self.run,
@@ -260,7 +261,10 @@ class Handoff:
         )
 
     def about(self, root: TableRoot) -> Handoff:
-        """What of this is about a table: all, or only which committer writes."""
+        """Return the settings that hold for ``root``.
+
+        These are all, unless they name another table: then only the committer.
+        """
         if self.table in (None, root):
             return self
         return Handoff(committer=self.committer)
@@ -288,8 +292,11 @@ def _unpacked(text: str) -> dict[str, str]:
 
 
 def _refuse_unknown(names: Collection[str]) -> None:
-    """Refuse what a newer submitter says: an application that did not read it would not keep to it,
-    as to hold its rows back until they are published."""
+    """Refuse variables of a newer submitter, which this version does not know.
+
+    An application that ignored them would not obey them: it might publish rows that were to be
+    held back.
+    """
     if not names:
         return
     raise InvalidInputError(

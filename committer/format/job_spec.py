@@ -1,4 +1,4 @@
-"""Job specification: mode, conflict and repeat policy, markers, and how files are written."""
+"""Job specification: mode, policies for conflicts and repeats, markers, and options of files."""
 
 from __future__ import annotations
 
@@ -24,23 +24,26 @@ _C = TypeVar("_C", bound=StrEnum)
 
 
 class Mode(StrEnum):
-    """What happens to files already in a partition that receives rows; others are not touched."""
+    """Mode of a job: the treatment of former files in a partition that receives rows.
 
-    #: They stay; the job's are added.
+    Other partitions are not changed.
+    """
+
+    #: Former files stay; the job's files are added.
     APPEND = "append"
-    #: The job's take their place. Spark's and Airflow's users call it ``overwrite``.
+    #: The job's files replace the former ones. Users of Spark and Airflow call this ``overwrite``.
     REPLACE = "replace"
     #: The job is refused with :class:`.DestinationExistsError`.
     FAIL_IF_EXISTS = "fail-if-exists"
-    #: Rows are matched by key: no job's mode, but what an application is asked for, whose job then
-    #: replaces the partitions that change.
+    #: Rows are matched by key. A submitter asks an application for this mode; no job has it: the
+    #: application's job replaces the partitions that change.
     MERGE = "merge"
 
     @classmethod
     def parse(cls, word: str) -> Mode:
-        """A mode, by any of the names in :data:`MODES`; case does not count.
+        """Parse a mode, by any of the names in :data:`MODES`; case does not count.
 
-        :raises InvalidInputError: no such mode.
+        :raises InvalidInputError: no mode has that name.
         """
         found = MODES.get(word.strip().lower().replace("_", "-"))
         if found is None:
@@ -51,7 +54,7 @@ class Mode(StrEnum):
         return found
 
 
-#: What users and Spark call the modes.
+#: Modes by the names that users and Spark give them.
 MODES: Mapping[str, Mode] = {
     "append": Mode.APPEND,
     "overwrite": Mode.REPLACE,
@@ -64,93 +67,97 @@ MODES: Mapping[str, Mode] = {
 
 
 class OnConflict(StrEnum):
-    """What a job does that finds a partition changed since it opened."""
+    """Policy for a partition that another job has changed since the job opened."""
 
-    #: It is aborted with :class:`.CommitConflictError`.
+    #: The job is aborted with :class:`.CommitConflictError`.
     FAIL = "fail"
-    #: It follows the other one: a replace takes the place of its files, too.
+    #: The job commits after the other one: a replace also replaces the other job's files.
     LAST_WINS = "last_wins"
-    #: It follows one of an older run, and gives way to one of a newer run, whenever that loaded the
-    #: partition: see :mod:`.run_rank`. Of runs of one rank, as *fail*.
+    #: The job commits after a job of an older run, and gives way to a job of a newer run, at any
+    #: time that it loaded the partition: see :mod:`.run_rank`. For runs of equal rank, as *fail*.
     NEWEST_RUN = "newest_run"
 
 
 class OnSuperseded(StrEnum):
-    """What a job does with partitions that a newer run has loaded, under
-    :attr:`OnConflict.NEWEST_RUN`."""
+    """Policy for partitions that a newer run has loaded, under :attr:`OnConflict.NEWEST_RUN`."""
 
-    #: It is aborted with :class:`.SupersededRunError`.
+    #: The job is aborted with :class:`.SupersededRunError`.
     FAIL = "fail"
-    #: It leaves these partitions out, and writes the others; where none is left, it is aborted.
+    #: The job leaves these partitions out and writes the others. If there are no others, it is
+    #: aborted.
     SKIP = "skip"
 
 
 class SuccessMarkers(StrEnum):
-    """Where ``_SUCCESS`` goes."""
+    """Places in which a job writes ``_SUCCESS``."""
 
-    #: Into each partition that the job changes, and to the table's root.
+    #: Each partition that the job changes, and the table's root.
     PARTITION_AND_TABLE = "partition_and_table"
-    #: To the table's root.
+    #: The table's root.
     TABLE = "table"
-    #: Nowhere.
+    #: None.
     NONE = "none"
 
 
 class Distribute(StrEnum):
-    """Which of a Spark application's tasks write a partition's rows."""
+    """Distribution of a partition's rows over the tasks of a Spark application."""
 
-    #: As few as its bytes take: Spark brings its rows together first, by a shuffle.
+    #: As few tasks as the partition's bytes need. Spark brings its rows together first, by a
+    #: shuffle.
     PARTITION = "partition"
-    #: Those that have some of them.
+    #: Each task writes the rows that it has.
     NONE = "none"
 
 
 class OnRepeat(StrEnum):
-    """What a job does whose idempotency key an earlier job has already moved."""
+    """Policy for a job if an earlier job with the same idempotency key has committed."""
 
-    #: It writes nothing, and reports what that job committed.
+    #: The job writes nothing, and reports what the earlier job committed.
     SKIP = "skip"
-    #: Its files take the place of that job's, of those that it took the place of, and of no others.
+    #: The job's files replace those of the run's last job and of the jobs that it had replaced, and
+    #: no others.
     REPLACE_OWN = "replace_own"
-    #: Its files are added once more.
+    #: The job's files are added once more.
     APPEND = "append"
 
 
 class SchemaMode(StrEnum):
-    """What becomes of a table's columns where a job brings others."""
+    """Policy for a job with other columns than its table has."""
 
-    #: They stay; other columns are refused.
+    #: The table's columns stay; a job with other columns is refused.
     KEEP = "keep"
-    #: Columns that only the job has, and wider types, become the table's; columns that the job
-    #: lacks are null in its files.
+    #: The table gets the columns that only the job has, and the job's wider types. Columns that the
+    #: job lacks are null in its files.
     MERGE = "merge"
-    #: The job's take their place, whatever they are. Only in a replace of the whole table.
+    #: The job's columns replace the table's, with any difference. Only in a replace of the whole
+    #: table.
     OVERWRITE = "overwrite"
 
 
 class TableLayout(StrEnum):
-    """How a table is kept: what a job's commit writes, and who can read it."""
+    """Layout of a table: what a commit writes, and how readers find the files."""
 
-    #: In the partitions' directories, which every engine lists, with this package's own records.
+    #: Files in the partitions' directories, which every engine lists, and this package's own
+    #: records.
     DIRECTORY = "directory"
-    #: As a Delta table, whose log every engine of Delta Lake reads.
+    #: A Delta table, whose log every engine with Delta Lake reads.
     DELTA = "delta"
 
 
 class Coordination(StrEnum):
-    """How a table's writers notice each other."""
+    """Coordination of a table's writers."""
 
-    #: By conditional writes, which the store has to carry out in one step.
+    #: By conditional writes. The store has to check and carry them out in one step.
     STORE = "store"
-    #: Not at all, for stores without them: one writer at a time.
+    #: None, for stores without such writes: one writer at a time.
     NONE = "none"
 
 
 def choice(name: str, kind: type[_C], given: str) -> _C:
-    """The member of an enumeration that a word names.
+    """Parse a member of an enumeration.
 
-    :param name: of the parameter, for the error.
-    :raises InvalidInputError: it names none.
+    :param name: the parameter's name, for the error.
+    :raises InvalidInputError: the enumeration has no such member.
     """
     try:
         return kind(given)
@@ -162,19 +169,20 @@ def choice(name: str, kind: type[_C], given: str) -> _C:
 
 @dataclass(frozen=True)
 class Owner:
-    """Who runs a job. Written to its open record and its markers; never credentials.
+    """The owner of a job, written to its open record and its markers; never credentials.
 
-    :param dag_id: Airflow's DAG; so too ``run_id``, ``task_id``, ``map_index``, ``try_number``.
+    :param dag_id: Airflow's DAG; ``run_id``, ``task_id``, ``map_index`` and ``try_number`` are
+        Airflow's, too.
     :param run_id: the run of that DAG.
-    :param task_id: its task.
-    :param map_index: of a mapped task, else ``None`` or -1.
-    :param try_number: from 1 on.
-    :param application: outside Airflow, what the program calls itself.
+    :param task_id: the task of that run.
+    :param map_index: the index of a mapped task; otherwise ``None`` or -1.
+    :param try_number: the number of the attempt, from 1 on.
+    :param application: outside Airflow, the program's own name.
     :param host: name of the machine that opened the job.
     :param pid: id of the process there.
-    :param series: tells the tries of a run since it was made or cleared from those before: words,
-        of which the first one changes where the run is made anew or runs again after its end, and
-        the last one where the task is cleared.
+    :param series: a text that is the same for all attempts of a task between two clears. Of its
+        words, the first one changes when the run is made anew or runs again after its end, the last
+        one when the task is cleared.
     """
 
     dag_id: str | None = None
@@ -189,19 +197,20 @@ class Owner:
 
     @property
     def cleared(self) -> str | None:
-        """What is the same in all tries of a task from one clear of it to the next; ``None``: it is
-        not known."""
+        """Mark that all attempts of a task between two clears share; ``None``: not known."""
         return self.series and self.series.rpartition(" ")[2]
 
     @property
     def run_began(self) -> str | None:
-        """When a run of Airflow began: another time once it was made anew; ``None``: it is not
-        known."""
+        """Time at which a run of Airflow began; it changes if the run is made anew.
+
+        ``None``: not known.
+        """
         return self.series and self.series.partition(" ")[0]
 
 
 NOBODY = Owner()
-#: Seconds after which a job that gives no heartbeat may be fenced.
+#: Seconds after which a job without heartbeats may be fenced.
 MAX_DURATION = 24 * 3600.0
 
 
@@ -210,33 +219,33 @@ _UNCOMPRESSED = "uncompressed"
 
 
 class Content(StrEnum):
-    """What tells the rows of files from others."""
+    """Kind of the digest by which an identical recompute of rows is recognised."""
 
-    #: The bytes: the same rows in another order, as after a shuffle, are others.
+    #: Digest of bytes: the same rows in another order, as after a shuffle, count as different.
     BYTES = "bytes"
-    #: The rows, in any order and files: 0.1 s of CPU for a million of five columns.
+    #: Digest of rows, in any order and any files: 0.1 s of CPU for a million rows of five columns.
     ROWS = "rows"
 
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How data files are written.
+    """Options of the data files that a job writes.
 
     :param compression: Parquet codec: zstd, snappy, gzip, lz4, brotli or none (uncompressed).
-    :param rows_per_file: a new file after so many rows; ``None`` is no limit.
-    :param bytes_per_file: a new file after about so many bytes.
+    :param rows_per_file: a new file begins after this number of rows; ``None``: no limit.
+    :param bytes_per_file: a new file begins after about this number of bytes; ``None``: no limit.
     :param row_group_rows: rows per row group.
-    :param max_open_partitions: at most so many open files per task; rows of further
-        partitions wait in a local spill file.
+    :param max_open_partitions: most open files per task; rows of further partitions wait in a
+        local spill file.
     :param part_bytes: size of an upload's first parts, at least 5 MiB.
-    :param storage_class: the objects' storage class; ``None`` leaves it to the bucket.
-    :param encryption: by the store: SSE-S3, SSE-KMS or DSSE-KMS, of the files and of all records.
-        The table keeps it for the jobs and the maintenance to come; ``None`` is the table's, or
-        leaves it to the bucket.
-    :param encryption_key: the KMS key, by its id, ARN or alias; ``None`` is the account's own.
+    :param storage_class: the objects' storage class; ``None``: the bucket's default.
+    :param encryption: encryption by the store, SSE-S3, SSE-KMS or DSSE-KMS, for the files and all
+        records. The table keeps it for later jobs and maintenance. ``None``: the table's, or else
+        the bucket's default.
+    :param encryption_key: the KMS key, by its id, ARN or alias; ``None``: the account's own.
     :param tags: object tags.
     :param metadata: user metadata, besides the job id that every object carries.
-    :param content: what an identical recompute is known by.
+    :param content: the digest by which an identical recompute is recognised.
     """
 
     compression: str = "zstd"
@@ -254,29 +263,31 @@ class FileOptions:
 
     @property
     def encrypted(self) -> Encryption | None:
-        """The encryption that the job names; ``None``: it names none.
+        """Encryption that the job names; ``None``: not named.
 
-        :raises InvalidInputError: an unknown one, or a key that cannot be one.
+        :raises InvalidInputError: an unknown encryption, or an invalid key.
         """
         return Encryption.named(self.encryption, self.encryption_key)
 
     @property
     def encrypted_if_right(self) -> Encryption | None:
-        """The encryption that the job names; ``None``, too, where it cannot be right, which the
-        job's own checks say."""
+        """Encryption that the job names; ``None``: not named, or invalid.
+
+        The job's own checks report an invalid one.
+        """
         try:
             return self.encrypted
         except InvalidInputError:
             return None
 
     def encrypted_by(self, encryption: Encryption | None) -> FileOptions:
-        """These options with a table's encryption, unless they name one."""
+        """Return these options with a table's encryption, unless they name their own."""
         if encryption is None or self.encryption is not None:
             return self
         return replace(self, encryption=encryption.algorithm, encryption_key=encryption.key)
 
     def __post_init__(self) -> None:
-        """Take words for choices, and Spark's word for a codec of ours."""
+        """Convert texts to enumeration members, and Spark's name of a codec to this package's."""
         object.__setattr__(self, "content", choice("content", Content, self.content))
         if self.compression == _UNCOMPRESSED:
             object.__setattr__(self, "compression", "none")
@@ -284,65 +295,70 @@ class FileOptions:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """One write into one table.
+    """The specification of a job: one write into one table.
 
     :param schema: all columns, partition columns included.
-    :param mode: what happens to files that are in a partition already.
-    :param partition_by: the partition columns, outermost first; ``None`` takes the table's own,
-        a new table's from the directories that are there (none: it is unpartitioned).
-    :param replace_partitions: Hive-escaped partition paths that are emptied and marked even if
-        no row arrives; rows for any other partition are refused. An empty list names none: it
+    :param mode: the treatment of files that are already in a partition that receives rows.
+    :param partition_by: the partition columns, outermost first; ``None``: the table's own. For a
+        new table ``None`` takes them from the directories that are there; if there are none, it is
+        unpartitioned.
+    :param replace_partitions: Hive-escaped partition paths that are emptied and marked even if no
+        row arrives; rows for any other partition are refused. An empty list names no partition: it
         empties nothing, and all rows are refused. ``None``: any. Only with mode replace.
     :param replace_table: empty every partition. Only with mode replace.
-    :param replace_where: empty each partition of the table that this contains, also one that comes
-        while the job claims; rows for any other are refused. Only with mode replace.
-    :param only_partitions: Hive-escaped partition paths; rows for any other are refused, in
-        whatever mode; of an empty list all rows. ``None`` allows any.
-    :param base: what the job has read of the table; ``None``: nothing, so that what is there
-        when it opens counts.
-    :param serializable: partitions of ``base`` that the job does not write are to be as it read
-        them, too, and no others are to have come, when it holds its claims.
+    :param replace_where: empty each partition of the table that this collection contains, even one
+        that is made while the job claims; rows for any other are refused. Only with mode replace.
+    :param only_partitions: Hive-escaped partition paths; in any mode, rows for any other partition
+        are refused. With an empty list all rows are refused. ``None``: any.
+    :param base: the state that the job has read of the table; ``None``: nothing was read, so the
+        state at the job's opening counts.
+    :param serializable: when the job holds its claims, the partitions of ``base`` that it does not
+        write must also be in the state that it read, and there must be no new partitions.
     :param adopt_partitions: Hive-escaped partition paths whose files from before the table the job
-        takes over, rows or none. Only with mode append.
-    :param keep_replaced: what a replace takes the place of stays in the store, where readers
-        through the heads do not see it and those that list do, until the next replace removes it.
-    :param merges: by partition, the jobs whose rows this one writes again, among others': a later
-        try of theirs that replaces its own is refused there.
-    :param sorted_by: columns of the files that the job's rows come sorted by, in one task: the
-        files say so, and nobody looks whether it is true.
-    :param row_changes: by partition, what the job does to the rows that it was computed from. Such
-        a job has rows of its own, besides those that it writes again.
-    :param change_reads: of such a job, what it has read.
-    :param settles: by partition, the conflict of runs that the job settles: its rank is not
-        compared there, and the partition must be as ``base`` has it, under any ``on_conflict``. A
-        job that neither replaces nor writes rows there leaves on record who stands.
-    :param lacked: columns that the job's files may lack, of a table that it makes: of another table
-        to which these came later.
-    :param schema_mode: what becomes of the table's columns where the job brings others.
-    :param any_case: columns that differ from the table's by case alone are those, as Spark has it.
-    :param spark_types: columns in the types in which Spark sees the table's are of the table's own
-        types: the writer casts their values, and refuses one that does not fit.
-    :param on_conflict: what to do where another job changed a partition since this one opened.
-    :param on_superseded: what to do, under ``on_conflict=newest_run``, where a newer run loaded it.
-    :param run_rank: how new the job's run is: a number, a date or a time, or several by partition
-        (:class:`.run_rank.RunRanks`); ``None``: as new as the job.
-    :param success_markers: where ``_SUCCESS`` goes.
-    :param coordination: of a new table; a job on a table of the other kind is refused, so that
-        each job into a table of *none* names it.
-    :param idempotency_key: the run's key (DAG, run, task, map index; not the try); ``None`` for
-        none.
-    :param on_repeat: what to do where an earlier job under that key has committed.
-    :param publish: ``False``: the job's rows are written, and nobody sees them before somebody
-        publishes the job, by its id. Only in a Delta table.
-    :param data_root: of a new Delta table: where its jobs' files lie first, as
-        ``s3://bucket/prefix``; ``None``: in the table. A job that names another one than the
+        adopts, even if it has no rows for them. Only with mode append.
+    :param keep_replaced: the files that a replace replaces stay in the store until the next replace
+        removes them. Readers through the heads do not see them, readers that list do.
+    :param merges: by partition, the jobs whose rows this one writes again together with rows of
+        others. A later attempt of their runs that replaces its own rows is refused there.
+    :param sorted_by: columns of the files by which the job's rows come sorted, in one task. The
+        files record it; it is not checked.
+    :param row_changes: by partition, the numbers of rows that the job inserts, updates, deletes and
+        leaves. Such a job has rows of its own, besides those that it writes again.
+    :param change_reads: totals of what such a job has read.
+    :param settles: by partition, the conflict of runs that the job settles. Its rank is not
+        compared there, and the partition must be at its version in ``base``, under any
+        ``on_conflict``. A job that neither replaces nor writes rows there only records which run
+        stands.
+    :param lacked: for a new table: columns that the job's files may lack. The files are those of
+        another table to which the columns were added later.
+    :param schema_mode: the policy if the job has other columns than the table.
+    :param any_case: a column that differs from one of the table's by case alone is that column, as
+        in Spark.
+    :param spark_types: columns may have the types in which Spark shows the table's. The writer
+        casts their values to the table's own types, and refuses a value that does not fit.
+    :param on_conflict: the policy if another job changed a partition since this one opened.
+    :param on_superseded: under ``on_conflict=newest_run``, the policy if a newer run loaded a
+        partition.
+    :param run_rank: the rank of the job's run: a number, a date or a time, or several by partition
+        (:class:`.run_rank.RunRanks`); ``None``: the time at which the job began is its rank.
+    :param success_markers: the places in which ``_SUCCESS`` is written.
+    :param coordination: the coordination of a new table. A job on a table of the other kind is
+        refused, so each job into a table of *none* has to name it.
+    :param idempotency_key: the run's key (DAG, run, task, map index; not the number of the
+        attempt); ``None``: it has none.
+    :param on_repeat: the policy if an earlier job with that key has committed.
+    :param publish: ``False``: the job's rows are written, and readers do not see them until the job
+        is published, by its id. Only in a Delta table.
+    :param data_root: for a new Delta table: the place where its jobs' files lie first, as
+        ``s3://bucket/prefix``; ``None``: in the table. A job that names another data root than the
         table's is refused.
-    :param code_version: of the program that computed the rows, as it calls it; ``None``: not said.
-    :param max_duration: seconds after which a job without a heartbeat may be fenced.
-    :param owner: who runs the job.
-    :param files: how its files are written.
-    :param default_encryption: by the store, of a table whose record names none, where ``files``
-        names none either; ``None``: the driver's.
+    :param code_version: the version of the program that computed the rows, by the program's own
+        name; ``None``: not given.
+    :param max_duration: seconds after which a job without heartbeats may be fenced.
+    :param owner: the owner of the job.
+    :param files: the options of its files.
+    :param default_encryption: encryption by the store if neither the table's record nor ``files``
+        names one; ``None``: the driver's.
     """
 
     schema: pa.Schema
@@ -381,10 +397,11 @@ class JobSpec:
     default_encryption: Encryption | None = None
 
     def __post_init__(self) -> None:
-        """Take words for choices, such as ``"overwrite"`` for :attr:`Mode.REPLACE`.
+        """Convert texts to enumeration members, such as ``"overwrite"`` to :attr:`Mode.REPLACE`.
 
-        :raises InvalidInputError: a word that is none of the choices, partitions to replace that
-            may not be written or without mode replace, or columns to overwrite where files stay.
+        :raises InvalidInputError: an unknown choice; partitions to replace that may not be written,
+            or without mode replace; columns to overwrite while former files stay; or policies that
+            exclude each other.
         """
         object.__setattr__(self, "mode", Mode.parse(self.mode))
         names = column_names("partition_by", self.partition_by)
@@ -439,7 +456,10 @@ class JobSpec:
             )
 
     def _check_conflict_policy(self) -> None:
-        """:raises InvalidInputError: it says of newer runs what the job cannot keep to."""
+        """Refuse policies for newer runs that the job cannot follow.
+
+        :raises InvalidInputError: the job has such a policy.
+        """
         check_superseded(self.on_conflict, self.on_superseded, "nothing was sent")
         if self.on_conflict is not OnConflict.NEWEST_RUN:
             return
@@ -465,35 +485,42 @@ class JobSpec:
             )
 
     def emptied(self, every: Iterable[str]) -> set[str]:
-        """The partitions among all of a table that the job empties whatever rows it has."""
+        """Return the partitions that the job empties even if no row arrives for them.
+
+        :param every: all partitions of the table.
+        """
         if self.replace_where is not None:
             return {name for name in every if name in self.replace_where}
         return set(every) if self.replace_table else set()
 
     def sure_partitions(self, every: Iterable[str]) -> set[str]:
-        """The partitions among all of a table that the job changes whatever rows it has, if it has
-        any: an unpartitioned table's is the only one."""
+        """Return the existing partitions that the job changes in any case, if it has rows at all.
+
+        They are those that it replaces, and the only one of an unpartitioned table.
+
+        :param every: all partitions of the table.
+        """
         named = {UNPARTITIONED, *(self.replace_partitions or ())}
         return self.emptied(every) | named.intersection(every)
 
     @property
     def fast(self) -> FastRoot | None:
-        """The data root that the job names."""
+        """Data root that the job names."""
         return None if self.data_root is None else FastRoot.parse(self.data_root)
 
     @property
     def empties_unnamed(self) -> bool:
-        """Whether that takes a look at which partitions there are."""
+        """True if the job empties partitions that it does not name, so they have to be listed."""
         return self.replace_table or self.replace_where is not None
 
     @property
     def named_partitions(self) -> tuple[str, ...]:
-        """The only partitions that it may write, as far as it names them; none: any."""
+        """The only partitions that the job may write, if it names any; otherwise empty."""
         return self.replace_partitions or self.only_partitions or ()
 
     @property
     def allowed_partitions(self) -> Collection[str] | None:
-        """The partitions rows may go to; ``None`` for any."""
+        """Partitions for which the job may have rows; ``None``: any."""
         if self.replace_where is not None:
             return self.replace_where
         named = self.replace_partitions
@@ -502,10 +529,10 @@ class JobSpec:
 
 
 def check_superseded(on_conflict: OnConflict, on_superseded: OnSuperseded, undone: str) -> None:
-    """Refuse to skip for newer runs where no run gives way to them.
+    """Refuse ``on_superseded=skip`` without ``on_conflict=newest_run``.
 
     :param undone: what has not happened, for the error: ``nothing was sent``.
-    :raises InvalidInputError: it is so.
+    :raises InvalidInputError: the two are given together.
     """
     if on_conflict is not OnConflict.NEWEST_RUN and on_superseded is OnSuperseded.SKIP:
         raise InvalidInputError(
@@ -516,21 +543,21 @@ def check_superseded(on_conflict: OnConflict, on_superseded: OnSuperseded, undon
 
 
 def partition_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the partitions in an argument without repetition; ``None`` where none is given.
+    """Return the partitions in an argument without repetition; ``None``: not given.
 
-    :param name: the argument's, for the error.
-    :raises InvalidInputError: a text in the place of a list, or something else than texts.
+    :param name: the argument's name, for the error.
+    :raises InvalidInputError: a text instead of a list, or items that are not texts.
     """
     names = _listed(name, given, "partition paths", "day=2013-01-01")
     return None if names is None else tuple(dict.fromkeys(names))
 
 
 def column_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the columns in an argument; ``None`` where none is given.
+    """Return the columns in an argument; ``None``: not given.
 
-    :param name: the argument's, for the error.
-    :raises InvalidInputError: a text in the place of a list, which would name a column by each of
-        its letters; or something else than texts.
+    :param name: the argument's name, for the error.
+    :raises InvalidInputError: a text instead of a list, which would name a column by each of its
+        letters; or items that are not texts.
     """
     return _listed(name, given, "columns", "day")
 
@@ -538,10 +565,10 @@ def column_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] | No
 def _listed(
     name: str, given: Sequence[str] | None, kind: str, example: str
 ) -> tuple[str, ...] | None:
-    """Return the texts of an argument that is a list of them.
+    """Return the texts of an argument that is a list of texts.
 
-    :param kind: what they name, for the error.
-    :param example: one of them, where the argument shows none.
+    :param kind: the kind of things that they name, for the error.
+    :param example: a text for the error's remedy, if the argument has none.
     """
     if given is None:
         return None
@@ -556,8 +583,10 @@ def _listed(
 
 
 def texts_in(given: object) -> tuple[str, ...] | None:
-    """Return the texts in a list, an array, a column of a frame or what can be gone through once;
-    ``None``: it is one text, or something else than texts."""
+    """Return the texts in a list, an array, a column of a frame or an iterator.
+
+    ``None``: it is a single text, or has items that are not texts.
+    """
     to_list = getattr(given, "to_pylist", None)  # Of Arrow.
     listed = given if to_list is None else to_list()
     if isinstance(listed, str) or not isinstance(listed, Iterable):

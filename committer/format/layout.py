@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from ..store.requests import ListedObject
 
 CONTROL = "_zero_rename"
-#: The folder of a bucket where submitters put this package for their jobs.
+#: The folder of a bucket where programs that submit jobs put this package for them.
 PACKAGES = "_zero_rename_packages"
 #: The name of the object metadata that ties every data file to its job.
 JOB_METADATA = "zero-rename-job"
-#: The name of the one partition of an unpartitioned table. No directory can be called so,
-#: since a partition directory's name contains ``=``.
+#: The name of the one partition of an unpartitioned table. No partition directory has this name,
+#: since the name of such a directory contains ``=``.
 UNPARTITIONED = "_unpartitioned"
-#: In the keys of files that lie in a data root, before the job.
+#: The part of a key before the job's id, for files in a data root.
 _DATA = re.compile(rf"{FAST}[^/]+/")
 JOB_ID = re.compile(r"zr1-[0-9A-HJKMNP-TV-Z]{26}")
-#: The folder of a job's files in a table that is kept in a log, or in its data root.
+#: The key up to a job's folder of files, in a table that has a log or in the table's data root.
 _IN_LOG = re.compile(rf"(.+)(?:/data/|{FAST}[^/]+/)({JOB_ID.pattern})/")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}[A-Za-z0-9]")
@@ -41,30 +41,33 @@ def _crockford(number: int, digits: int) -> str:
 
 
 def new_ulid() -> str:
-    """A ULID: 48 bits of milliseconds, 80 bits of randomness, 26 characters."""
+    """Make a ULID: 48 bits of milliseconds, 80 bits of randomness, 26 characters."""
     return _crockford(int(time.time() * 1000), 10) + _crockford(
         int.from_bytes(os.urandom(10), "big"), 16
     )
 
 
 def new_job_id() -> str:
-    """A job id. Random, made once per driver process, never derived: a restarted driver is
-    another job."""
+    """Make a job id.
+
+    It is random, made once per driver process, and never derived from anything: a restarted driver
+    is another job.
+    """
     return f"zr1-{new_ulid()}"
 
 
 def job_ids_begin(at: float, digits: int) -> str:
-    """What the ids of jobs begin with that were made about a time: a listing of jobs by it is
-    bounded in time.
+    """Return a prefix of the ids of jobs that began at about a time, for a listing of these jobs.
 
-    :param at: seconds since the epoch.
-    :param digits: of the ten of an id's time; each one less spans 32 times as long.
+    :param at: Unix seconds.
+    :param digits: the number of digits of the time, at most ten; the prefix with one digit less
+        covers a period 32 times as long.
     """
     return f"zr1-{_crockford(max(0, int(at * 1000)), 10)[:digits]}"
 
 
 def job_began(job: str) -> float:
-    """When a job began, by its driver's clock; seconds since the epoch."""
+    """Return the time at which a job began, by its driver's clock; Unix seconds."""
     number = 0
     for digit in job.removeprefix("zr1-")[:10]:
         number = number * 32 + _CROCKFORD.index(digit)
@@ -76,29 +79,33 @@ def is_job_id(text: str) -> bool:
 
 
 def require_job_id(text: str) -> None:
-    """:raises InvalidInputError: it is no job's id."""
+    """Refuse a text that is not a job id.
+
+    :raises InvalidInputError: it is not of a job id's form.
+    """
     if not is_job_id(text):
         remedy = "Give it as `zero-rename history` and `jobs` do: zr1- and 26 letters and digits."
         raise InvalidInputError(f"{text!r} is no job's id. Nothing was done.", remedy=remedy)
 
 
 def job_of_part(prefix: str, key: str) -> str | None:
-    """The job of whose decision a key below ``prefix`` is a part; ``None`` for any other."""
+    """Return the job, if a key below ``prefix`` is a part of its decision; otherwise ``None``."""
     job, _, rest = key.removeprefix(prefix).partition(".")
     return job if is_job_id(job) and rest != "json" else None
 
 
 def jobs_on_record(prefix: str, keys: Iterable[str]) -> list[str]:
-    """The jobs whose records lie right below a prefix. No job has what others put there."""
+    """Return the jobs whose records lie directly below a prefix; other keys are ignored."""
     names = (key.removeprefix(prefix).removesuffix(".json") for key in keys)
     return [name for name in names if is_job_id(name)]
 
 
 def jobs_begun(first: float, last: float) -> list[str]:
-    """What the ids of jobs begin with that began between two times, and a few days around: an id's
-    first ten characters after its prefix are the milliseconds.
+    """Return prefixes of the ids of jobs that began between two times, or a few days around.
 
-    :param first: seconds since the epoch, by the clocks of the jobs' drivers.
+    In an id, the ten characters after ``zr1-`` are the milliseconds.
+
+    :param first: Unix seconds, by the clocks of the jobs' drivers.
     """
     # Six characters less: 2**30 ms, twelve days.
     begin, end = (int(at * 1000) >> 30 for at in (first, last))
@@ -106,11 +113,11 @@ def jobs_begun(first: float, last: float) -> list[str]:
 
 
 def jobs_between(first: float, last: float, most: int) -> list[str]:
-    """Prefixes of the ids of jobs that began between two times, and some around: as narrow as so
-    few can be.
+    """Return at most ``most`` prefixes of the ids of jobs that began between two times.
+
+    They cover a little more than that period, as little as so few prefixes can.
 
     :param first: Unix seconds, by the clocks of the jobs' drivers.
-    :param most: how many prefixes at most.
     """
     for digits in range(9, 0, -1):
         bits = 5 * (10 - digits)
@@ -121,8 +128,10 @@ def jobs_between(first: float, last: float, most: int) -> list[str]:
 
 
 def job_in_key(key: str) -> str | None:
-    """The job id in a data file's name, or of the folder below which it lies in a data root;
-    ``None`` for a foreign key."""
+    """Return the job id in a data file's key; ``None`` for a foreign key.
+
+    It is in the file's name, or, in a data root, the name of a folder.
+    """
     found = JOB_ID.search(key.rsplit("/", 1)[-1])
     if found is None and (before := _DATA.search(key)) is not None:
         found = JOB_ID.match(key, before.end())
@@ -130,38 +139,45 @@ def job_in_key(key: str) -> str | None:
 
 
 def log_job_in_key(key: str) -> tuple[str, str] | None:
-    """The root's prefix and the job of a file's key in a table that is kept in a log; ``None`` for
-    any other key."""
+    """Return the table's prefix and the job of a file in a table that has a log.
+
+    ``None`` for a key that is not of this kind.
+    """
     found = _IN_LOG.match(key)
     if found is None or CONTROL in found[1].split("/"):
-        return None  # Below a table's control folder no table lies.
+        return None  # No table lies below another table's control folder.
     return found[1], found[2]
 
 
 def is_written_once(key: str) -> bool:
-    """Tell whether nobody writes a data file's key a second time: a job of a Delta table gives each
-    of its files a key of its own."""
+    """Return whether a data file's key is never written again.
+
+    A job of a Delta table gives each of its files a key of its own.
+    """
     return _DATA.search(key) is not None or log_job_in_key(key) is not None
 
 
 def new_write_id() -> str:
-    """A write id, which never repeats: random, since a forked process would go on with a
-    counter where its parent was, as Spark's workers do.
+    """Make a write id, which never repeats.
 
-    Every control record carries one, since on most stores an ETag compares content and two
-    equal bodies would be taken for one write (ABA).
+    It is random: a forked process, such as Spark's workers, would go on with its parent's counter.
+
+    Every control record carries one. On most stores an ETag is a digest of the content, so two
+    equal bodies would look like one write (ABA).
     """
     return new_ulid()
 
 
-#: What ends the name of a file that ``hadoop fs -put`` still copies, or never finished.
+#: Ending of the name of a file that ``hadoop fs -put`` still copies, or never finished.
 COPYING = "._COPYING_"
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark skips a file or directory of this name, so that nothing in it is data: not the
-    partition directory of a column such as ``_x``
-    (``org.apache.spark.util.HadoopFSUtils.shouldFilterOutPathName``)."""
+    """Return whether Spark skips a file or directory of this name, so nothing in it is data.
+
+    Spark does not skip the partition directory of a column such as ``_x``
+    (``org.apache.spark.util.HadoopFSUtils.shouldFilterOutPathName``).
+    """
     return (
         name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith(COPYING)
     )
@@ -169,16 +185,17 @@ def is_hidden(name: str) -> bool:
 
 @dataclass(frozen=True)
 class TableRoot:
-    """A table's place: a bucket and a prefix without slashes at its ends."""
+    """A table's location: a bucket and a prefix without slashes at its ends."""
 
     bucket: str
     prefix: str
 
     @staticmethod
     def parse(url: str) -> TableRoot:
-        """Read ``s3://bucket/prefix`` (``s3a://`` and ``s3n://`` mean the same, in any case).
+        """Parse ``s3://bucket/prefix`` (``s3a://`` and ``s3n://`` mean the same, in any case).
 
-        :raises InvalidInputError: not such a URL, no prefix, or a prefix that readers skip.
+        :raises InvalidInputError: the URL has another form or no prefix, or readers skip the
+            prefix.
         """
         check_bucket_part(url or "")
         match = re.fullmatch(rf"{SCHEME}([^/]+)/(.+?)/*", url or "")
@@ -213,7 +230,7 @@ class TableRoot:
 
     @property
     def around(self) -> list[TableRoot]:
-        """The folders that it lies in, innermost first."""
+        """Folders that the table lies in, innermost first."""
         parts = self.prefix.split("/")[:-1]
         return [TableRoot(self.bucket, "/".join(parts[:n])) for n in range(len(parts), 0, -1)]
 
@@ -253,14 +270,17 @@ class TableRoot:
         return self._control("heads", f"{partition}.json")
 
     def partition_of_head_key(self, key: str) -> str | None:
-        """The inverse of :meth:`head_key`; ``None`` for a key that is not a head's."""
+        """Return the partition of a head's key: the inverse of :meth:`head_key`.
+
+        ``None`` for a key that does not lie with the heads.
+        """
         if key.startswith(self.heads_prefix) and key.endswith(".json"):
             return key[len(self.heads_prefix) : -len(".json")]
         return None
 
     @property
     def index_key(self) -> str:
-        """The key of the index's record: beside the heads, so that whoever lists them sees it."""
+        """Key of the index's record. It lies with the heads, so any listing of heads shows it."""
         return self._control("heads", "_index.json")
 
     @property
@@ -268,7 +288,10 @@ class TableRoot:
         return self._control("index", "")
 
     def index_part_key(self, write_id: str) -> str:
-        """The key of an object of the index: Parquet that is no data, so not called so."""
+        """Return the key of an object of the index.
+
+        The object is Parquet. Its name does not end so, since its rows are not the table's data.
+        """
         return self._control("index", f"{write_id}.index")
 
     @property
@@ -283,7 +306,7 @@ class TableRoot:
         return self._control("runs", "")
 
     def run_key(self, idempotency_key: str) -> str:
-        """The key of a run's head: readable, and unique by a digest."""
+        """Return the key of a run's head: readable, and unique by a digest."""
         return self._control("runs", file_of_run(idempotency_key))
 
     @property
@@ -291,36 +314,38 @@ class TableRoot:
         return self._control("failures", "")
 
     def failure_key(self, idempotency_key: str) -> str:
-        """The key of a run's last failure."""
+        """Return the key of the record of a run's last failure."""
         return self._control("failures", file_of_run(idempotency_key))
 
     @property
     def inputs_prefix(self) -> str:
-        """Where former versions told what a run's last job was computed from."""
+        """Prefix of the records in which former versions kept the inputs of a run's last job."""
         return self._control("inputs", "")
 
     @property
     def gc_key(self) -> str:
-        """Where it is noted how far gc has looked."""
+        """Key of the record of the decisions that gc need not read again."""
         return self._control("gc.json")
 
     @property
     def conflicts_key(self) -> str:
-        """The key of what the looks for conflicts have found."""
+        """Key of the record of the conflicts of runs that were found."""
         return self._control("conflicts.json")
 
     def probe_key(self, name: str) -> str:
         return self._control("probe", name)
 
     def partition_prefix(self, partition: str) -> str:
-        """The prefix of a partition's files, ending with a slash: ``flights/day=1`` would also
-        list ``flights/day=10``."""
+        """Return the prefix of a partition's files.
+
+        It ends with a slash: ``flights/day=1`` would also list ``flights/day=10``.
+        """
         if partition == UNPARTITIONED:
             return f"{self.prefix}/"
         return f"{self.prefix}/{partition}/"
 
     def data_key(self, partition: str, task: int, job: str, number: int) -> str:
-        """The key of a data file: ``part-<task>-<job>-<number>.parquet`` in its partition.
+        """Return a data file's key: ``part-<task>-<job>-<number>.parquet`` in its partition.
 
         :raises InvalidInputError: the key is longer than S3's 1,024 bytes.
         """
@@ -328,7 +353,7 @@ class TableRoot:
         return self._checked(f"{self.partition_prefix(partition)}{name}", partition, job)
 
     def _checked(self, key: str, partition: str, job: str) -> str:
-        # No key of a partition is longer: where its files' keys fit, its head's and marker's do.
+        # A data file's key is a partition's longest: if it fits, those of head and marker fit, too.
         length = len(key.encode())
         if length > _MAX_KEY_BYTES:
             raise InvalidInputError(
@@ -341,18 +366,20 @@ class TableRoot:
         return key
 
     def fast_data_prefix(self, fast: FastRoot) -> str:
-        """The prefix of the keys that files in a data root have in the protocol. In the table's own
-        bucket nothing is there."""
+        """Return the prefix of the keys by which the protocol names files in a data root.
+
+        In the table's own bucket no objects lie below it.
+        """
         return self._control("fast", fast.name, "")
 
     def is_apart(self, fast: FastRoot) -> bool:
-        """Whether a data root does not lie in the table."""
+        """Return whether a data root lies outside the table."""
         if fast.bucket != self.bucket or fast.endpoint is not None:
             return True
         return not f"{fast.prefix}/".startswith(f"{self.prefix}/")
 
     def partition_of_data_key(self, key: str) -> str | None:
-        """The partition a data key lies in, ``None`` for a key outside the table's data."""
+        """Return the partition of a data file's key; ``None``: it is outside the table's data."""
         inside = key.removeprefix(f"{self.prefix}/")
         if inside == key or not inside:
             return None
@@ -362,17 +389,19 @@ class TableRoot:
         return _partition_in(folder) if slash else UNPARTITIONED
 
     def is_data(self, item: ListedObject) -> bool:
-        """Whether a listed object is a data file that listings show, in whatever directories."""
+        """Return whether a listed object is a data file, in a directory of any name."""
         return self.partition_of_data_key(item.key) is not None
 
     def marker_key(self, partition: str) -> str:
-        """The key of a partition's ``_SUCCESS``; the table's for :data:`UNPARTITIONED`."""
+        """Return the key of a partition's ``_SUCCESS``; for :data:`UNPARTITIONED`, the table's."""
         return f"{self.partition_prefix(partition)}_SUCCESS"
 
 
 @lru_cache(maxsize=1024)
 def _partition_in(folder: str) -> str | None:
-    """The partition whose files lie in a folder of the table, if its data may: a listing asks for
-    one folder many times."""
+    """Return the partition of a folder of the table; ``None``: the folder is hidden from readers.
+
+    The result is cached, since a listing asks for one folder many times.
+    """
     names = folder.split("/")
     return None if any(is_hidden(name) or not name for name in names) else folder

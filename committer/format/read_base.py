@@ -15,7 +15,7 @@ from .records.typed_json import Unfit, from_members
 
 @dataclass(frozen=True)
 class ReadBase:
-    """The state that a job has read of the table that it writes.
+    """The state that a job has read of its own table.
 
     Under ``on_conflict=fail`` it is a conflict if a partition that the job writes is not at the
     version that was read when its head is claimed. For partitions that were not read, the version

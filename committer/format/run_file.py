@@ -1,4 +1,4 @@
-"""Names of files that are records of a run: its key may be of any length."""
+"""Names of a run's records, made from its idempotency key of any length."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from urllib.parse import quote
 
 
 def file_of_run(idempotency_key: str) -> str:
-    """A file's name for a run's key: readable, and unique by a digest."""
+    """Return the name of a run's record: readable, and unique by a digest of the key."""
     digest = hashlib.sha256(idempotency_key.encode()).hexdigest()[:16]
     return f"{quote(idempotency_key, safe='')[:80]}-{digest}.json"

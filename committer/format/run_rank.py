@@ -157,7 +157,7 @@ class RunRanks:
             raise ValueError(f"is {_WANTED}") from error
 
     def rank(self, partition: str) -> RunRank | None:
-        """Return the run's rank in a partition; ``None``: the run has no rank there."""
+        """Return the run's rank in a partition; ``None``: not ranked there."""
         return self.by_partition.get(partition, self.by_partition.get(UNPARTITIONED))
 
     def spelled(self, spell: Callable[[str], str]) -> RunRanks:

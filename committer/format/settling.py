@@ -1,4 +1,4 @@
-"""Settlement of a conflict of runs over a partition: the run that stands, and those that lost."""
+"""Settlement of a conflict of runs over a partition: the run that stands, and the losers."""
 
 from __future__ import annotations
 

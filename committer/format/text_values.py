@@ -1,6 +1,6 @@
-"""Values written as texts, as options and environment variables carry them.
+"""Values as texts: parsers for options and environment variables.
 
-Parsers raise ``ValueError`` with what the text should have been, as the end of a sentence.
+Parsers raise ``ValueError`` with the expected form, worded as the end of a sentence.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def whole(text: str) -> int:
-    """A whole number, as far as records hold them."""
+    """Parse a whole number of at most 15 digits, which records can hold."""
     if not re.fullmatch(r"[+-]?[0-9]{1,15}", text.strip()):
         raise ValueError("is a whole number")
     return int(text)
 
 
 def size(text: str) -> int:
-    """Bytes: ``1048576``, ``64m``, ``64MB``, ``64 MiB`` (all in powers of 1024, as in Spark)."""
+    """Parse a number of bytes: ``1048576``, ``64m``, ``64MB``, ``64 MiB``.
+
+    All units are powers of 1024, as in Spark.
+    """
     found = re.fullmatch(r"([0-9]{1,15})\s*([bkmgt]?)(?:i?b)?", text.strip().lower())
     if found is None or int(found[1]) == 0:
         raise ValueError("is a number of bytes above zero, such as 134217728 or 128m")
@@ -40,7 +43,7 @@ def size(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A span of time: ``3600``, ``90s``, ``90min``, ``12h``, ``2d``."""
+    """Parse a duration into seconds: ``3600``, ``90s``, ``90min``, ``12h``, ``2d``."""
     found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(s|m|min|h|d|)", text.strip().lower())
     if found is None:
         raise ValueError("is a number of seconds, or such as 90min, 12h or 2d")
@@ -48,9 +51,9 @@ def seconds(text: str) -> float:
 
 
 def read_by(parse: Callable[[str], T], wanted: str) -> Callable[[str], T]:
-    """A parser of the texts that another one takes, which refuses them as those of a user's call.
+    """Turn a parser that raises :class:`InvalidInputError` into one that raises ``ValueError``.
 
-    :param wanted: what the text should have been.
+    :param wanted: the expected form, for the error.
     """
 
     def read(text: str) -> T:
@@ -63,7 +66,7 @@ def read_by(parse: Callable[[str], T], wanted: str) -> Callable[[str], T]:
 
 
 def choice(kind: type[E], text: str) -> E:
-    """A member of an enumeration, hyphens and underscores alike."""
+    """Parse a member of an enumeration; hyphens and underscores are equal."""
     wanted = text.strip().lower().replace("-", "_")
     for member in kind:
         if member.value.replace("-", "_") == wanted:
@@ -71,34 +74,39 @@ def choice(kind: type[E], text: str) -> E:
     raise ValueError(f"is one of {', '.join(member.value for member in kind)}")
 
 
-#: A mode, by any of the names in :data:`.job_spec.MODES`.
+#: Parses a mode, by any of the names in :data:`.job_spec.MODES`.
 mode = read_by(Mode.parse, f"is one of {', '.join(MODES)}")
-#: Where files lie first, as of :class:`~.store.fast_root.FastRoot`.
+#: Parses a data root; see :class:`~.store.fast_root.FastRoot`.
 fast_root = read_by(
     FastRoot.parse,
     "is a data root, s3://bucket/prefix?endpoint=https://host:port without a password",
 )
-#: An encryption by the store.
+#: Parses an encryption by the store.
 encryption = read_by(
     Encryption.parse, f"is {', '.join(Algorithm)}, and with KMS perhaps a blank and the key"
 )
 
-#: See :func:`.code_version.checked_code_version`.
+#: Parses a code version; see :func:`.code_version.checked_code_version`.
 code_version = read_by(checked_code_version, "is a text of 1 to 200 printable characters")
 
 
 @dataclass(frozen=True)
 class TextList:
-    """Several texts written as one: joined by a separator, or as a JSON list.
+    """Format of a list of texts as one text: joined by a separator, or a JSON list.
 
-    :param separator: of the plain form, which people write. What begins with ``[`` is JSON.
+    :param separator: separator of the plain form, which people write. A text that begins with ``[``
+        is JSON.
     """
 
     separator: str
 
     def decode(self, text: str) -> tuple[str, ...]:
-        """The items; blanks around those of the plain form do not count, nor do empty ones at
-        its end."""
+        """Return the items of a text.
+
+        In the plain form, blanks around items and empty items at the end are dropped.
+
+        :raises ValueError: an empty item, or invalid JSON.
+        """
         if text.lstrip().startswith("["):
             items = _json_list(text)
         else:
@@ -110,7 +118,9 @@ class TextList:
         return tuple(items)
 
     def encode(self, items: Iterable[str]) -> str:
-        """The plain form where it comes back as the same items, else JSON.
+        """Return the items as one text.
+
+        It is in the plain form if that decodes to the same items, else in JSON.
 
         :raises ValueError: an empty item.
         """
@@ -133,5 +143,6 @@ def _json_list(text: str) -> list[str]:
     return items
 
 
-#: Column names, and partitions by their Hive-escaped paths, which escape neither separator.
+#: Lists of column names, and of partitions by Hive-escaped paths (which may contain both
+#: separators).
 NAMES, PATHS = TextList(","), TextList(";")
