@@ -1,5 +1,8 @@
-"""Settlement of a conflict for the run whose rows are visible: nothing is loaded again, and the
-ledger says that the others have lost, for each of their tries to see."""
+"""Settlement of a conflict in favour of the run whose rows are visible.
+
+Nothing is loaded again. The ledger records that the other runs have lost, and each of their tries
+reads this.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,14 @@ _REMEDY = "Look for conflicts again, and resolve what is found."
 def find_visible(root: TableRoot, conflict: RunConflict, winner: ConflictingRun) -> Step[TryRecord]:
     """Find the try whose rows are visible in a partition in conflict. Changes nothing.
 
-    :raises InvalidInputError: another run than the one that is to stand has loaded it last, or was
-        at work beside it, so that rows of both may be there.
+    :param winner: the run that is to win the conflict.
+    :raises InvalidInputError: another run has loaded the partition last, or wrote at the same time
+        as the winner, so that rows of both may be there; or the record of a try cannot be read.
     :raises OtherJobError: a run is at work there, or may have written.
     """
     partition = conflict.partition
     named = () if partition == UNPARTITIONED else (partition,)
-    # Before the loads: a run that ends between the two looks is seen by the second.
+    # Before the loads: a run that ends between the two reads is found by the second.
     tries = yield from ledger.open_tries(root)
     loads = yield from loads_of_others(root, TryRecord("", "", winner.owner, "", None, named))
     at_work = [
@@ -71,10 +75,10 @@ def _beside_another(conflict: RunConflict, winner: ConflictingRun) -> InvalidInp
 def note_settled(
     root: TableRoot, record: TryRecord, partition: str, settling: Settling
 ) -> Step[None]:
-    """Put on record beside a try that a conflict is settled for it. Repeating it changes nothing.
+    """Enter into a try's record that a conflict is settled in its favour. Idempotent.
 
-    :raises OutcomeUnknownError: the store does not say whether it is on record.
-    :raises InvalidInputError: the try is not on record any more.
+    :raises OutcomeUnknownError: the store does not say whether it is recorded.
+    :raises InvalidInputError: the try has no record any more.
     """
 
     def noted(found: TryRecord, _: float) -> TryRecord:

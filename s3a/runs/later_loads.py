@@ -1,4 +1,4 @@
-"""Loads by Hadoop's committers beside runs of this package's own that are in conflict."""
+"""Loads by Hadoop's committers that forbid to settle a conflict of this package's own runs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from .try_record import TryRecord
 
 
 def refuse_later_loads(root: TableRoot, conflict: RunConflict) -> Step[None]:
-    """See that no committer of Hadoop's has loaded a partition since runs of this package did that
-    conflict over it, nor is at work there: what it has replaced cannot be brought back, and its own
-    rows would go. Two LISTs for each thousand tries, and a GET for each that is open or has ended
-    since. Changes nothing.
+    """Refuse to settle a conflict if one of Hadoop's committers wrote the partition later.
 
-    :raises OtherJobError: a run is at work on the partition, or nobody can tell.
-    :raises InvalidInputError: one has loaded it, or may have.
-    :raises RecordDamagedError: the record of one that ended since cannot be read.
+    Such a load may have replaced rows of the runs in conflict, which cannot be brought back, and
+    its own rows would be removed. It is also refused if such a load is at work on the partition.
+    Two LISTs for each thousand tries, and a GET for each that is open or has ended since. Changes
+    nothing.
+
+    :raises OtherJobError: a run is at work on the partition, or a record that cannot be read may be
+        that of one.
+    :raises InvalidInputError: a run has loaded it since, or may have.
+    :raises RecordDamagedError: the record of a try that ended since cannot be read.
     """
     partition = conflict.partition
     named = () if partition == UNPARTITIONED else (partition,)
     since = max((it.at for it in conflict.runs if not it.gave_way), default=0.0)
     ours = TryRecord("", "", NOBODY, "", Mode.REPLACE, named, opened_at=since)
-    # Before those that have ended: a run that ends between the two looks is seen by the second.
+    # Before the ended runs: one that ends between the two reads is found by the second.
     living = yield from living_rivals(root, replace(ours, opened_at=math.inf))
     if living.known:
         raise OtherJobError(

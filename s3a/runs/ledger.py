@@ -1,25 +1,26 @@
-"""Ledger of S3A loads: one record of each try, which answers what it wrote and what came of it.
+"""Ledger of S3A loads: a record of each try, with its writes and its result.
 
-S3A's own traces do not suffice. ``_SUCCESS`` names only the last job of a destination, the files
-of the magic committer do not carry their job's UUID, nothing says which run made a job or whether
-it lives, and a driver that died may have committed or not. So each try has a record: its operator
-opens it before the submission, its application enters each write, both renew it while they are at
-work, and whoever finds out what came of it closes it. A ``save()`` that no operator submitted
-opens one of its own, and removes it at its end.
+S3A's own traces do not suffice. ``_SUCCESS`` names only the last job of a destination, and the
+files of the magic committer do not carry their job's UUID. Nothing says which run made a job, or
+whether the job is alive, and a driver that died may have committed or not. So each try has a
+record. Its operator opens the record before the submission, its application enters each write, and
+both renew it while they are at work. The process that finds out the result of the try closes it. A
+``save()`` that no operator submitted opens a record of its own, and removes it at its end.
 
 * ``<parent>/_zero_rename/s3a-runs/<table>/<run's key>/<uuid>-open.json``: a try
 * ``<parent>/_zero_rename/s3a-runs/<table>/<run's key>/<uuid>.json``: the same once it is closed
 * ``<parent>/_zero_rename/s3a-reports/<table>/<uuid>/<n>/``: its n-th write's report by Hadoop
 
-The records lie beside the table, not in it: an object below a destination makes it exist
+The records lie beside the table, not in it. An object below a destination would make it exist
 (``mode("error")`` and conflict mode *fail* would refuse each first write), and Spark's overwrite
-deletes it whole. Recovery asks for the open ones, whose number stays small. The closed record is
-written before the open one is deleted, and comes after it in a listing, so that a listing shows
-one at least; where both are there, the closed one counts.
+deletes all that lies below. Recovery reads the open records, whose number stays small. The closed
+record is written before the open one is deleted, and comes after it in a listing, so a listing
+always shows at least one. If both exist, the closed one counts.
 
-Every change is conditional on the record as it was read (``If-Match``): who closes a try knows
-that nobody has entered anything since he looked, and its application sees that it is closed. Where
-a store ignores conditions an entry can be lost; the application's next heartbeat enters it again.
+Every change is conditional on the record as it was read (``If-Match``). So a process that closes a
+try knows that nothing was entered since it read the record, and the try's application sees that it
+is closed. If a store ignores conditions, an entry can be lost; the application's next heartbeat
+enters it again.
 """
 
 from __future__ import annotations
@@ -54,16 +55,16 @@ from .try_record import (
 RUNS = "s3a-runs"
 _OPEN, _CLOSED = "-open.json", ".json"
 _CHANGES = 5
-#: Why a fenced try may not write any more, a sentence without its full stop.
+#: Reason why a fenced try must not write any more, a sentence without its full stop.
 FOUND_DEAD = "A retry or a recovery has found this try to be dead"
 _AGAIN = "Try again when the store answers."
 
 
 @dataclass(frozen=True)
 class OpenTries:
-    """All tries of a table of which it is not known what came of them.
+    """All tries of a table whose result is not known yet.
 
-    :param damage: why the record of another one cannot be read; ``""`` for none.
+    :param damage: why the record of one more try cannot be read; ``""`` if all can.
     """
 
     known: tuple[StoredTry, ...] = ()
@@ -74,12 +75,12 @@ class OpenTries:
 
 
 def runs_prefix(root: TableRoot) -> str:
-    """Below which the tries of all runs of a table are."""
+    """Return the prefix of the tries of all runs of a table."""
     return beside(root, RUNS)
 
 
 def run_prefix(root: TableRoot, idempotency_key: str) -> str:
-    """Below which the tries of one run are."""
+    """Return the prefix of the tries of one run."""
     name = root.run_key(idempotency_key).rpartition("/")[2]
     return f"{runs_prefix(root)}{name.removesuffix('.json')}/"
 
@@ -93,23 +94,25 @@ def closed_key(root: TableRoot, idempotency_key: str, run: str) -> str:
 
 
 def reports_prefix(root: TableRoot, run: str) -> str:
-    """Below which the reports of all of a try's writes are, by their numbers. A report says that
-    a job committed also when the marker is a later job's."""
+    """Return the prefix of the reports of a try's writes, which have their numbers below it.
+
+    A report still shows that a job committed when the marker is already that of a later job.
+    """
     return f"{beside(root, 's3a-reports')}{run}/"
 
 
 def report_prefix(root: TableRoot, run: str, number: int) -> str:
-    """The folder of one write's report, without a slash at its end."""
+    """Return the folder of one write's report, without a slash at its end."""
     return f"{reports_prefix(root, run)}{number}"
 
 
 def report_dir(root: TableRoot, write: WriteRecord) -> str:
-    """The same, ``s3a://bucket/key``."""
+    """Return the folder of a write's report as ``s3a://bucket/key``."""
     return f"s3a://{root.bucket}/{report_prefix(root, run_of(write.uuid), write.number)}"
 
 
 def beside(root: TableRoot, kind: str) -> str:
-    """Below which a table's records of a kind are."""
+    """Return the prefix of a table's records of one kind, which lie beside the table."""
     parent, _, name = root.prefix.rpartition("/")
     return "/".join(filter(None, (parent, CONTROL, kind, name))) + "/"
 
@@ -118,19 +121,19 @@ def beside(root: TableRoot, kind: str) -> str:
 
 
 def find(root: TableRoot, idempotency_key: str, run: str) -> Step[StoredTry | None]:
-    """A try's record, open or closed."""
+    """Read a try's record, open or closed; ``None`` if there is none."""
     return _read(open_key(root, idempotency_key, run))
 
 
 def find_try(root: TableRoot, run: str) -> Step[StoredTry | None]:
-    """A try's record by its UUID, or by that of one of its writes: one LIST per thousand runs."""
+    """Read a try's record by its UUID or that of one of its writes: a LIST per thousand runs."""
     names = tuple(f"/{run_of(run)}{ending}" for ending in (_OPEN, _CLOSED))
     item = yield from first_object(runs_prefix(root), lambda it: it.key.endswith(names))
     return None if item is None else (yield from _read(item.key))
 
 
 def tries_of(root: TableRoot, idempotency_key: str) -> Step[tuple[StoredTry, ...]]:
-    """A run's tries, the oldest first."""
+    """Read the records of a run's tries, the oldest first."""
     listing = yield from list_objects(run_prefix(root, idempotency_key))
     read = yield from All(tuple(_read(key) for key in tries_on_record(listing.keys)))
     found = [known for known in read if known is not None]
@@ -139,9 +142,9 @@ def tries_of(root: TableRoot, idempotency_key: str) -> Step[tuple[StoredTry, ...
 
 
 def open_tries(root: TableRoot, closed_since: float = math.inf) -> Step[OpenTries]:
-    """All tries of a table of which it is not known what came of them.
+    """Read the records of all tries of a table that are open: their result is not known yet.
 
-    :param closed_since: see that the records of tries that were closed since can be read, too.
+    :param closed_since: also check that the records of tries closed since then can be read.
     """
     listing = yield from list_objects(runs_prefix(root))
     recent = {it.key for it in listing.objects if it.last_modified >= closed_since}
@@ -153,10 +156,10 @@ def open_tries(root: TableRoot, closed_since: float = math.inf) -> Step[OpenTrie
 
 
 def tries_since(root: TableRoot, moment: float) -> Step[tuple[StoredTry, ...]]:
-    """The tries of all runs whose records have changed since a moment by the store's clock, the
-    oldest first.
+    """Read the tries of all runs whose records have changed since a moment, the oldest first.
 
-    :raises RecordDamagedError: one cannot be read.
+    :param moment: Unix seconds by the store's clock.
+    :raises RecordDamagedError: a record cannot be read.
     """
     listing = yield from list_objects(
         runs_prefix(root), wanted=lambda item: item.last_modified >= int(moment)
@@ -167,7 +170,7 @@ def tries_since(root: TableRoot, moment: float) -> Step[tuple[StoredTry, ...]]:
 
 
 def superseded(root: TableRoot, idempotency_key: str, run: str) -> Step[str]:
-    """Why a try may not write any more, a sentence; ``""`` where it may.
+    """Return why a try must not write any more, a sentence; ``""`` if it may write.
 
     Later tries that are known to have left nothing do not count.
     """
@@ -185,26 +188,26 @@ def superseded(root: TableRoot, idempotency_key: str, run: str) -> Step[str]:
 
 
 def read_report(root: TableRoot, write: WriteRecord) -> Step[JobSummary | None]:
-    """The committer's report of a write; ``None`` where it left none of this job."""
+    """Read the committer's report of a write; ``None`` if there is none of this job."""
     folder = report_prefix(root, run_of(write.uuid), write.number)
     return (yield from find_report(root, write.uuid, folder))
 
 
 def is_closed(key: str) -> bool:
-    """Tell whether a key is that of a closed try's record."""
+    """Return whether a key is that of a closed try's record."""
     return key.endswith(_CLOSED) and not key.endswith(_OPEN)
 
 
 def unsettled(keys: Sequence[str]) -> list[str]:
-    """Pick the keys of the tries of which it is not known what came of them.
+    """Pick the keys of the tries whose result is not known yet.
 
-    :param keys: all below :func:`runs_prefix`.
+    :param keys: all keys below :func:`runs_prefix`.
     """
     return [key for key in tries_on_record(keys) if not is_closed(key)]
 
 
 def read_record(key: str) -> Step[StoredTry | None]:
-    """Read the record of a try by its key; ``None`` where it is gone.
+    """Read the record of a try by its key; ``None`` if it does not exist.
 
     :raises RecordDamagedError: it cannot be read.
     """
@@ -213,7 +216,7 @@ def read_record(key: str) -> Step[StoredTry | None]:
 
 
 def tries_on_record(keys: Sequence[str]) -> list[str]:
-    """Pick one key for each try among those of its records: the closed one where both are there."""
+    """Pick one key for each try: its closed record's if there is one, else its open record's."""
     closed = {key for key in keys if not key.endswith(_OPEN)}
     return [k for k in keys if k.endswith(_CLOSED) and (k in closed or _closed(k) not in closed)]
 
@@ -223,7 +226,7 @@ def _closed(key: str) -> str:
 
 
 def _read(key: str) -> Step[StoredTry | None]:
-    """A try by either key of its record, which may be closed at any moment."""
+    """Read a try's record by either of its keys, since it may be closed between two requests."""
     for place in (_closed(key), key, _closed(key)):
         found = yield from read_record(place)
         if found is not None:
@@ -242,10 +245,10 @@ def _readable(key: str) -> Step[StoredTry | str | None]:
 
 
 def open_try(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
-    """Say that a try is about to be submitted. Returns its record with its times by the store's
-    clock.
+    """Write the record of a try that is about to be submitted.
 
-    :raises StoreUnreachableError: the store does not say whether it is there.
+    :returns: the record with its times by the store's clock.
+    :raises StoreUnreachableError: the store does not confirm that the record is written.
     """
     date = yield from _put(open_key(root, record.idempotency_key, record.uuid), record)
     return replace(record, opened_at=record.opened_at or date, beat_at=record.beat_at or date)
@@ -256,10 +259,11 @@ def change(
 ) -> Step[TryRecord | None]:
     """Change a try's record, open or closed.
 
-    :param make: from the record that is there, and the store's time; returns the same for no
-        change. Called again where another change came first.
-    :returns: the record that is there now; ``None`` where there is none.
-    :raises OutcomeUnknownError: the store does not say whether it is changed.
+    :param make: makes the new record from the present one and the store's time. Returns an equal
+        record for no change. Called again if another process's change came first.
+    :returns: the record that is there now; ``None`` if there is none.
+    :raises OutcomeUnknownError: the store does not say whether it is changed; or other changes came
+        first again and again.
     """
     for _ in range(_CHANGES):
         known = yield from find(root, record.idempotency_key, record.uuid)
@@ -272,9 +276,10 @@ def change(
 
 
 def swap(known: StoredTry, new: TryRecord) -> Step[bool]:
-    """Put a record in the place of one that was read; ``False`` where that has changed since.
+    """Replace a record if it has not changed since it was read.
 
-    :raises OutcomeUnknownError: the store does not say whether it is there.
+    :returns: whether it is replaced; ``False`` if it had changed.
+    :raises OutcomeUnknownError: the store does not say whether it is replaced.
     """
     made = new_write_id()
     put = Put(known.key, new.encode(made), if_match=known.etag)
@@ -285,11 +290,13 @@ def swap(known: StoredTry, new: TryRecord) -> Step[bool]:
 
 
 def fence(root: TableRoot, judged: TryRecord) -> Step[StoredTry | None]:
-    """Fence a try that was judged to be dead: its application ends its writes when it looks.
+    """Fence a try that was judged to be dead.
+
+    Its application ends its writes when it next reads the record.
 
     :param judged: its record as it was when it was judged.
-    :returns: the record as it was before the fence; ``None`` where it says something else than
-        then, so that somebody is at work: nothing was written.
+    :returns: the record as it was before the fence; ``None`` if it has changed since it was judged,
+        so that a process is at work on it: then nothing was written.
     :raises OutcomeUnknownError: the store does not say whether the fence is there.
     """
     known = yield from find_unchanged(root, judged)
@@ -300,8 +307,10 @@ def fence(root: TableRoot, judged: TryRecord) -> Step[StoredTry | None]:
 
 
 def find_unchanged(root: TableRoot, judged: TryRecord) -> Step[StoredTry | None]:
-    """A try's record, if nothing of it has changed since it was judged but what recovery enters
-    itself: the fence, and jobs rolled forward."""
+    """Read a try's record; ``None`` if it has changed since it was judged.
+
+    Changes that recovery itself makes do not count: the fence, and jobs rolled forward.
+    """
     known = yield from find(root, judged.idempotency_key, judged.uuid)
     if known is None or known.record.state not in (judged.state, FENCED):
         return None
@@ -310,22 +319,22 @@ def find_unchanged(root: TableRoot, judged: TryRecord) -> Step[StoredTry | None]
 
 
 def lift_fence(root: TableRoot, before: StoredTry) -> Step[None]:
-    """Take a fence back, where nothing was done to the try; not one that stood before.
+    """Remove a fence if nothing was done to the try; not one that an earlier recovery has written.
 
-    :param before: what :func:`fence` returned.
+    :param before: the record that :func:`fence` returned.
     """
     if before.record.state == FENCED:
         return
     known = yield from find_unchanged(root, before.record)
     if known is not None:
-        # A change that came first is its application's: it has found the fence, and ends.
+        # If this swap fails, the application has changed the record: it met the fence, and ends.
         yield from swap(known, before.record)
 
 
 def change_open(
     root: TableRoot, record: TryRecord, make: Callable[[TryRecord, float], TryRecord]
 ) -> Step[TryRecord | None]:
-    """The same, unless the try is settled."""
+    """Change a try's record, as :func:`change` does, unless the try is committed or undone."""
 
     def made(found: TryRecord, now: float) -> TryRecord:
         return found if found.state in SETTLED else make(found, now)
@@ -334,9 +343,11 @@ def change_open(
 
 
 def send_heartbeat(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
-    """Say that a try is at work; while its application writes that does so, and more often.
+    """Record that a try is at work, unless its last heartbeat is recent.
 
-    :returns: its record now; ``None`` where there is none.
+    While its application writes, the application itself sends heartbeats, and more often.
+
+    :returns: its record now; ``None`` if there is none.
     """
 
     def beat(found: TryRecord, now: float) -> TryRecord:
@@ -347,17 +358,20 @@ def send_heartbeat(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]
 
 
 def note_failed(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
-    """Say that a try's task has failed; what its application left is to be settled."""
+    """Record that a try's task has failed. What its application left is still to be settled."""
     return change_open(root, record, lambda found, _: replace(found, state=FAILED))
 
 
 def note_deferred(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
-    """Say that a try's task is deferred: its silence says nothing of its application."""
+    """Record that a try's task is deferred.
+
+    No operator sends heartbeats then, so silence does not show that its application has ended.
+    """
     return change_open(root, record, lambda found, now: replace(found, deferred=True, beat_at=now))
 
 
 def note_recovered(root: TableRoot, record: TryRecord, job: str) -> Step[TryRecord | None]:
-    """Say that recovery committed a job of a try, for its retry to read."""
+    """Record that recovery committed a job of a try, for the run's next try to read."""
 
     def noted(found: TryRecord, _: float) -> TryRecord:
         is_known = job in found.recovered
@@ -367,21 +381,31 @@ def note_recovered(root: TableRoot, record: TryRecord, job: str) -> Step[TryReco
 
 
 def close_try(root: TableRoot, record: TryRecord, **changes: Any) -> Step[TryRecord]:
-    """Write what came of a try, whose application is known to have ended."""
+    """Write the result of a try whose application has ended, and close its record.
+
+    :param changes: fields of the record with their new values.
+    """
     made = yield from change(root, record, lambda found, _: replace(found, **changes))
     return (yield from _move(root, made or replace(record, **changes)))
 
 
 def settle_try(root: TableRoot, known: StoredTry, **changes: Any) -> Step[TryRecord | None]:
-    """The same of one whose application may come back; ``None``: its record has changed since it
-    was read, and nothing was written."""
+    """Write the result of a try whose application may still be at work, and close its record.
+
+    :param changes: fields of the record with their new values.
+    :returns: the closed record; ``None`` if the record had changed since it was read, and nothing
+        was written.
+    """
     done = replace(known.record, **changes)
     return (yield from _move(root, done)) if (yield from swap(known, done)) else None
 
 
 def forget_try(root: TableRoot, record: TryRecord) -> Step[None]:
-    """Close an open try of which nothing stays, in the state that it has: its run's next try says
-    what came of it. One that nobody tries again is removed."""
+    """Close an open try that has left nothing, in the state that it has.
+
+    The run's next try writes its result. The record of a ``save()`` without an operator is removed,
+    since there is no next try.
+    """
     if record.is_alone:
         yield from remove_try(root, record)
         return
@@ -391,7 +415,7 @@ def forget_try(root: TableRoot, record: TryRecord) -> Step[None]:
 
 
 def remove_try(root: TableRoot, record: TryRecord) -> Step[Mapping[str, str]]:
-    """Forget a try wholly. Returns as :func:`remove_reports`."""
+    """Remove a try's records and reports. Returns the same as :func:`remove_reports`."""
     own = [
         open_key(root, record.idempotency_key, record.uuid),
         closed_key(root, record.idempotency_key, record.uuid),
@@ -402,17 +426,17 @@ def remove_try(root: TableRoot, record: TryRecord) -> Step[Mapping[str, str]]:
 def remove_reports(
     root: TableRoot, run: str, others: Sequence[str] = ()
 ) -> Step[Mapping[str, str]]:
-    """Remove the reports of a try's writes, once its own record says what came of them.
+    """Remove the reports of a try's writes, once its own record has their results.
 
-    :param others: keys to remove besides.
-    :returns: those that may still be there, with the reason: they only take up room.
+    :param others: more keys to remove.
+    :returns: keys that may still be there, with the reason. They only take up space.
     """
     listing = yield from list_objects(reports_prefix(root, run))
     return (yield from remove((key, None) for key in (*listing.keys, *others)))
 
 
 def _move(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
-    """To the closed ones."""
+    """Write a try's record under the key of closed ones, and delete the open one."""
     yield from _put(closed_key(root, record.idempotency_key, record.uuid), record)
     deletion = Delete(open_key(root, record.idempotency_key, record.uuid))
     if isinstance((yield from deletion), Unknown):

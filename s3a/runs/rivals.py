@@ -1,9 +1,10 @@
 """Rivals of a try: other runs that write the same partitions, as the ledger knows them.
 
-Hadoop's committers notice nobody, and a replace by one of them takes away whatever lies there by
-then. So a try is put on record first, and looks at the others after that: of two at least one sees
-the other. An append takes nothing away and holds nothing; a replace holds the partitions that it
-names, or all of the table. One whose mode only its application knows may replace what it names.
+Hadoop's committers do not notice each other, and a replace by one of them removes all that lies in
+the partition at that moment. So a try first writes its record, and then reads those of the others:
+of two tries, at least one sees the other. An append removes nothing and reserves nothing. A replace
+reserves the partitions that it names, or the whole table. If only its application knows the mode, a
+try may replace the partitions that it names.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from .try_record import (
 class LivingRivals:
     """Other runs at work on partitions of a try.
 
-    :param known: these.
-    :param damage: why the record of another try cannot be read, open or closed lately; ``""`` for
-        none.
+    :param known: the records of their tries.
+    :param damage: why the record of one more try cannot be read, open or closed lately; ``""`` if
+        all can.
     """
 
     known: tuple[TryRecord, ...]
@@ -44,10 +45,10 @@ class LivingRivals:
 
 @dataclass(frozen=True)
 class LoadedPartition:
-    """What the ledger knows of a partition that runs have loaded.
+    """The loads of a partition by other runs, from the ledger.
 
-    :param ranks: how new they are, as of :class:`.partition_ranks.PartitionRanks`.
-    :param by: the try that wrote it last, of another run.
+    :param ranks: how new the runs are, see :class:`.partition_ranks.PartitionRanks`.
+    :param by: the try of another run that wrote it last.
     :param number: how many tries of other runs have written it.
     """
 
@@ -58,11 +59,11 @@ class LoadedPartition:
 
 @dataclass(frozen=True)
 class Loads:
-    """What other runs have loaded of the partitions of a try.
+    """Loads of a try's partitions by other runs.
 
-    :param partitions: by their names.
-    :param doubtful: tries that have begun to write some, and of which nobody knows whether they
-        have committed.
+    :param partitions: the loaded partitions by their names.
+    :param doubtful: tries that have begun to write some of them. It is not known whether they have
+        committed.
     """
 
     partitions: Mapping[str, LoadedPartition]
@@ -70,8 +71,10 @@ class Loads:
 
 
 def meet(named: Collection[str], folders: Collection[str]) -> bool:
-    """Tell whether partitions are among folders, or around or in them; of either, none named stands
-    for any."""
+    """Return whether any of the named partitions contains, is, or lies in any of the folders.
+
+    An empty collection stands for all partitions, so it meets any other.
+    """
     return not (named and folders) or any(
         f"{folder}/".startswith(f"{name}/") or f"{name}/".startswith(f"{folder}/")
         for name in named
@@ -80,48 +83,58 @@ def meet(named: Collection[str], folders: Collection[str]) -> bool:
 
 
 def is_at_work(it: StoredTry) -> bool:
-    """Tell whether a try has not ended, as far as its record says. Its application may outlive its
-    task, and still write."""
+    """Return whether a try is still at work, by its record.
+
+    Its application may outlive its task, and still write.
+    """
     is_in_hand = it.record.state == SUBMITTED and it.silent_for < it.patience
     return is_in_hand or it.may_be_writing
 
 
 def has_committed(record: TryRecord) -> bool:
-    """Tell whether something of a try is in its table."""
+    """Return whether a try has committed anything to its table."""
     is_written = bool(record.recovered) or any(it.state == WRITTEN for it in record.writes)
     return record.state == COMMITTED or (record.state != UNDONE and is_written)
 
 
 def met_others(record: TryRecord) -> str:
-    """Return what a try has said of others that wrote its partitions while it was at work."""
+    """Return what a try's report says about other runs that wrote its partitions meanwhile.
+
+    ``""`` if it met none.
+    """
     report = record.report or {}
     return str(report.get("conflict") or report.get("overlapped") or "")
 
 
 def replaces(record: TryRecord) -> bool:
-    """Tell whether a try holds partitions: its rows take the place of others'."""
+    """Return whether a try's rows replace those of others, so that it reserves partitions."""
     return record.mode == Mode.REPLACE or (record.mode is None and bool(record.partitions))
 
 
 def written_at(record: TryRecord) -> float:
-    """Return when a try wrote last, as far as its record says, by the store's clock."""
+    """Return when a try wrote last, by its record: Unix seconds by the store's clock."""
     ended = max((it.ended_at for it in record.writes if it.state == WRITTEN), default=0.0)
     return (record.report or {}).get("decided_at") or ended or record.opened_at
 
 
 def in_order_of_writing(committed: Iterable[TryRecord]) -> list[TryRecord]:
-    """Sort tries by when they wrote last. The store's times have whole seconds: of one second, the
-    one that says that it met others comes last, and then the one that opened later."""
+    """Sort tries by when they wrote last.
+
+    The store's times have whole seconds. Within one second, a try that met others comes after those
+    that did not, and then the order is that of their opening.
+    """
     return sorted(committed, key=lambda it: (written_at(it), bool(met_others(it)), it.opened_at))
 
 
 def living_rivals(root: TableRoot, mine: TryRecord) -> Step[LivingRivals]:
-    """Find other runs at work on partitions of a try, where one of the two replaces, that opened
-    before it or in the same second. One that opens later sees this try. A LIST for each thousand
-    records, and a GET for each that is open, or was closed within the time for which a try may be
-    silent: what it says may be needed when this one has committed.
+    """Find other runs at work on partitions of a try, if one of the two replaces.
 
-    :param mine: on record by now.
+    Only runs that opened before the try or in the same second count: one that opens later sees
+    this try. A LIST for each thousand records. A GET for each record that is open, or that was
+    closed within the longest time for which a try may be silent: this try may need it when it has
+    committed.
+
+    :param mine: the try's record, which is already written.
     """
     found = yield from open_tries(root, mine.opened_at - DEFERRED_PATIENCE)
     known = tuple(
@@ -133,11 +146,12 @@ def living_rivals(root: TableRoot, mine: TryRecord) -> Step[LivingRivals]:
 
 
 def written_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
-    """Find other runs that wrote partitions of a try since the second in which it opened, where one
-    of the two replaces. A LIST for each thousand records, and a GET for each that has changed
-    since.
+    """Find other runs that wrote partitions of a try since it opened, if one of the two replaces.
 
-    :raises RecordDamagedError: one cannot be read.
+    The second in which it opened counts, too. A LIST for each thousand records, and a GET for each
+    that has changed since.
+
+    :raises RecordDamagedError: a record cannot be read.
     """
     later = yield from tries_since(root, mine.opened_at)
     return [
@@ -148,12 +162,14 @@ def written_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
 
 
 def loads_of_others(root: TableRoot, mine: TryRecord) -> Step[Loads]:
-    """Find what other runs have loaded of the partitions that a try names, or of all of the
-    destination, under the name of an unpartitioned table's, if it names none. What the try's own
-    run has loaded before counts for how new the rows are that are there: it may have replaced those
-    of newer runs. A LIST for each thousand records, and a GET for each.
+    """Find the loads of other runs in the partitions that a try names.
 
-    :raises RecordDamagedError: one cannot be read.
+    If it names none, the whole destination counts as one partition, with the name of an
+    unpartitioned table's. Earlier loads of the try's own run count for the ranks, that is for how
+    new the present rows are: they may have replaced rows of newer runs. A LIST for each thousand
+    records, and a GET for each.
+
+    :raises RecordDamagedError: a record cannot be read.
     """
     named = mine.partitions or (UNPARTITIONED,)
     every = yield from tries_since(root, 0.0)
@@ -204,9 +220,11 @@ def run_of_try(record: TryRecord, nobody: str) -> str:
 
 
 def _loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
-    """Pick the partitions that a committed try has loaded, or may have, of some: those that it
-    names and those that its report does; all, where neither names all of its files. The name of an
-    unpartitioned table's stands for all of a destination."""
+    """Pick those of the named partitions that a committed try has loaded, or may have.
+
+    These are the ones that its record or its report names; all of them if neither accounts for all
+    of its files. The name of an unpartitioned table's partition stands for the whole destination.
+    """
     if UNPARTITIONED in named:
         return [UNPARTITIONED]
     report = record.report or {}
@@ -220,8 +238,10 @@ def _loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
 
 
 def _surely_loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
-    """Pick the partitions of some whose rows are those of a try, once it has written: its report
-    names them, and no other run was at work there."""
+    """Pick those of the named partitions whose rows were surely the try's once it had written.
+
+    Its report names them, and no other run was at work there.
+    """
     if record.state != COMMITTED or met_others(record):
         return []
     entries = (record.report or {}).get("partitions") or ()
@@ -230,24 +250,30 @@ def _surely_loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
 
 
 def _is_doubtful(root: TableRoot, it: StoredTry) -> bool:
-    """Tell whether a try has begun to write and nobody knows if it has committed."""
+    """Return whether a try has begun to write and it is not known if it has committed."""
     return _is_writing(root, it) and not has_committed(it.record)
 
 
 def _is_writing(root: TableRoot, it: StoredTry) -> bool:
-    """Tell whether a try has begun to write and nobody knows what came of that. One that recovery
-    has rolled back is closed, in the state in which its application had left it."""
+    """Return whether a try has begun to write and the result is not known.
+
+    Its record is open then. A try that recovery has rolled back has a closed record, with the
+    writes in the state in which its application had left them.
+    """
     record = it.record
     is_open = it.key == open_key(root, record.idempotency_key, record.uuid)
     return is_open and record.state != UNDONE and any(w.state == WRITING for w in record.writes)
 
 
 def _has_written(root: TableRoot, it: StoredTry, since: float) -> bool:
-    """Tell whether a try has written since a moment. A record may change later than that: who
-    settles the try of a dead worker enters what it has done before."""
+    """Return whether a try has written since a moment.
+
+    The time of the record itself does not show this: when the try of a dead worker is settled,
+    earlier writes are entered later.
+    """
     if _is_writing(root, it):
         return True
-    # What no save() wrote has the date of its operator's last heartbeat.
+    # A write without save() has the time of its operator's last heartbeat.
     return has_committed(it.record) and written_at(it.record) + OPERATOR_INTERVAL >= int(since)
 
 

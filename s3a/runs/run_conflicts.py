@@ -1,8 +1,9 @@
-"""Conflicts of runs that loaded by Hadoop's committers, found by what the ledger says.
+"""Conflicts of runs that loaded by Hadoop's committers, found in the ledger.
 
-The report is that of this package's own tables (:mod:`~.committer.upkeep.conflicts`). A try's
-record says when it opened, when it wrote last, and which partitions; the store's times have whole
-seconds, so two runs overlapped only where one of them has said so.
+The report has the same form as that of this package's own tables
+(:mod:`~.committer.upkeep.conflicts`). A try's record says when it opened, when it wrote last, and
+which partitions it wrote. The store's times have whole seconds, so two runs count as overlapping
+only if the record of one of them says so.
 """
 
 from __future__ import annotations
@@ -27,24 +28,28 @@ from .rivals import has_committed, in_order_of_writing, met_others, replaces, wr
 from .try_record import StoredTry, TryRecord
 
 _KIND = "s3a-conflicts"
-#: Whose runs they are, in a report.
+#: Kind of runs in a report: those of Hadoop's committers.
 S3A = "s3a"
 
 
 def conflicts_key(root: TableRoot) -> str:
-    """Return the key of what the looks for conflicts have found, beside a destination."""
+    """Return the key of the record of conflicts found so far, which lies beside a destination."""
     return f"{beside(root, _KIND)}conflicts.json"
 
 
 def find_s3a_conflicts(
     root: TableRoot, seconds: float | None = None, remember: bool = True
 ) -> Step[ConflictReport]:
-    """Find the conflicts of a destination. A LIST for each thousand tries, and two requests; where
-    a try has ended since the last look, a GET for each try besides.
+    """Find the conflicts of a destination.
 
-    :param seconds: look back so far, by the store's clock; ``None``: since the last look.
-    :param remember: the next look goes on from this one; ``False`` writes nothing.
-    :raises RecordDamagedError: the record of the looks before cannot be read.
+    A LIST for each thousand tries, and two requests. If the record of a try has changed in the time
+    that is searched, also a GET for each try.
+
+    :param seconds: how far back to search, by the store's clock; ``None``: since the last search.
+    :param remember: record the result, so that the next search begins where this one ends;
+        ``False`` writes nothing.
+    :raises RecordDamagedError: the record of earlier searches cannot be read.
+    :raises OutcomeUnknownError: other processes wrote that record again and again.
     """
     key = conflicts_key(root)
     for _ in range(ROUNDS):
@@ -68,7 +73,7 @@ def find_s3a_conflicts(
         if seconds is not None:
             book.recall(record.said)
         elif remember:
-            # What cannot be read is looked for again.
+            # If a record cannot be read, the next search covers the same time again.
             until = since if unread else began
             said = replace(record.said, looked_at=until, mark=until)
             if not (yield from remembered(key, record, said, book, notes)):
@@ -83,7 +88,7 @@ def find_s3a_conflicts(
 
 
 def _readable(key: str) -> Step[StoredTry | str | None]:
-    """Read a try's record; why it cannot be read."""
+    """Read a try's record. Return the reason instead if it cannot be read."""
     try:
         return (yield from read_record(key))
     except RecordDamagedError as error:
@@ -92,7 +97,7 @@ def _readable(key: str) -> Step[StoredTry | str | None]:
 
 @dataclass
 class _Timeline:
-    """The loads of each partition, in the order in which they ended."""
+    """Loads of each partition, in the order in which they ended."""
 
     loads: Mapping[str, Sequence[TryRecord]]
     gave_way: Sequence[TryRecord]
@@ -100,7 +105,7 @@ class _Timeline:
 
     @staticmethod
     def of(tries: Iterable[TryRecord]) -> _Timeline:
-        """Order tries by when they wrote last."""
+        """Make the timeline of some tries, which it orders by when they wrote last."""
         records = list(tries)
         done = in_order_of_writing(it for it in records if has_committed(it))
         loads: dict[str, list[TryRecord]] = defaultdict(list)
@@ -110,11 +115,13 @@ class _Timeline:
         return _Timeline(loads, [it for it in records if it.gave_way])
 
     def judge(self, book: ConflictBook, new: Collection[str]) -> None:
-        """Judge loads and runs that gave way.
+        """Enter the conflicts of loads, and of runs that gave way, into a book.
 
-        :param new: the tries whose records have changed since the last look. A record may say so
-            late that its try wrote, so the loads of a partition since the first of these are
-            judged, again where a look has seen them: they removed its rows, too.
+        A record may say late that its try wrote. So in each partition all loads from the first new
+        one on are judged, even if an earlier search has judged them: they may have removed its
+        rows, too.
+
+        :param new: the tries whose records have changed since the last search.
         """
         for name, records in self.loads.items():
             there: list[RunCommit] = []
@@ -134,7 +141,8 @@ class _Timeline:
             for key in settling.runs.losers
         }
         for record in self.gave_way:
-            # One that lost by a settlement gives way since then, which is on record itself.
+            # A run that lost by a settlement gives way ever after. The settlement itself is
+            # recorded already.
             if record.uuid in new and record.idempotency_key not in lost:
                 self._judge_refused(book, record)
         for name in sorted(book.touched):
@@ -147,7 +155,7 @@ class _Timeline:
             others = [it for it in commits if it.key != record.idempotency_key]
             if not others or any(it.at >= record.opened_at for it in own):
                 continue
-            # The one that was at work then is the first that ended after it.
+            # The run at work at that time is the first one that ended after it.
             later = [it for it in others if it.at >= record.opened_at]
             by_policy = record.gave_way == "SupersededRunError"
             other = others[-1] if by_policy or not later else later[0]
@@ -167,7 +175,7 @@ def _run_of(record: TryRecord) -> ConflictingRun:
 
 
 def _commit(records: Sequence[TryRecord], number: int, partition: str) -> RunCommit:
-    """Tell what a try did to a partition, by its place among those that loaded it."""
+    """Describe a try's load of a partition, by its place among the tries that loaded it."""
     record = records[number]
     before = [it for it in records[:number] if written_at(it) < record.opened_at]
     met = bool(met_others(record)) and number > 0
@@ -189,7 +197,7 @@ def _commit(records: Sequence[TryRecord], number: int, partition: str) -> RunCom
 
 
 def _partitions(record: TryRecord) -> list[str]:
-    """Name the partitions that a try has loaded; the table, where nothing says which."""
+    """Name the partitions that a try has loaded; the whole table if its record names none."""
     entries = (record.report or {}).get("partitions") or ()
     named = (it["partition"] or UNPARTITIONED for it in entries if "partition" in it)
     own = record.partitions if record.mode == Mode.REPLACE else ()

@@ -1,4 +1,8 @@
-"""The record of a try: who made it, what it wrote, its last sign of life, what came of it."""
+"""The record of a try: its owner, its writes, its last heartbeat and its result.
+
+A *try* is one attempt at a run of a load by Hadoop's committers. One that no operator submitted is
+its own run.
+"""
 
 from __future__ import annotations
 
@@ -15,36 +19,38 @@ from ...committer.format.settling import Settling
 from ...committer.store.requests import Found
 from ..hadoop.settings import Committer
 
-#: States of a try that is open. ``fenced``: a retry has found it silent, and settles it.
+#: States of an open try. ``fenced``: a retry or a recovery has judged it dead, and settles it.
 SUBMITTED, FAILED, FENCED = "submitted", "failed", "fenced"
-#: States of one that is settled. ``undone``: nothing of it is in the table, which has been made
-#: sure.
+#: States of a settled try. ``undone``: it has been made sure that none of its rows are in the
+#: table.
 COMMITTED, UNDONE = "committed", "undone"
 SETTLED = (COMMITTED, UNDONE)
-#: States of a write, which may be :data:`FAILED`, too: Spark has said so, and aborted its job.
+#: States of a write. It may be :data:`FAILED`, too: Spark has reported this and aborted its job.
 WRITING, WRITTEN = "writing", "written"
 #: Seconds between an application's heartbeats while it writes, and seconds without one after
-#: which it counts as gone.
+#: which it counts as ended.
 HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT = 15.0, 90.0
-#: Seconds between an operator's heartbeats, and seconds without one after which nobody counts as
-#: having the try in hand, where nobody knows better.
+#: Seconds between an operator's heartbeats, and seconds without one after which the try counts as
+#: abandoned, unless Airflow knows more.
 OPERATOR_INTERVAL, PATIENCE = 30.0, 600.0
-#: The same for a try whose task is deferred: Airflow's trigger waits for its application, which
-#: sends heartbeats while it writes alone. As long as an operator waits for a job of AWS.
+#: The timeout for a try whose task is deferred. Airflow's trigger waits for its application, which
+#: sends heartbeats only while it writes. It equals an operator's timeout for a job of AWS.
 DEFERRED_PATIENCE = 24 * 3600.0
 _DIGITS = 4
 _KIND = "s3a try"
 
 
 def run_uuid() -> str:
-    """A new try's UUID: random, its last four digits zero. It is handed in as
-    ``fs.s3a.committer.uuid``; each write of ``save()`` has one made from it, since two jobs under
-    one UUID would take each other's pending files for theirs."""
+    """Make a new try's UUID: random, with zeros as its last four digits.
+
+    The application gets it as ``fs.s3a.committer.uuid``. Each write of ``save()`` has a UUID made
+    from it, since two jobs with one UUID would take each other's pending files for their own.
+    """
     return f"{str(uuid.uuid4())[:-_DIGITS]}{'0' * _DIGITS}"
 
 
 def write_uuid(run: str, number: int) -> str:
-    """The committer UUID of a try's write number 1, 2, …: the try's, with other last digits.
+    """Make the committer UUID of a try's write number 1, 2, …: the try's, with other last digits.
 
     :raises ValueError: more than 65,535 writes.
     """
@@ -54,12 +60,12 @@ def write_uuid(run: str, number: int) -> str:
 
 
 def run_of(write: str) -> str:
-    """The try's UUID of a write's."""
+    """Return the UUID of the try that a write's UUID was made from."""
     return f"{write[:-_DIGITS]}{'0' * _DIGITS}"
 
 
 def is_of(run: str, job: str) -> bool:
-    """Whether a job's UUID is that of a try, or of one of the try's numbered writes."""
+    """Return whether a job's UUID is that of a try, or of one of the try's numbered writes."""
     mine, other = run.lower(), job.lower()
     numbered = len(mine) == 36 and mine == run_of(mine)
     return bool(mine) and (mine == other or (numbered and mine == run_of(other)))
@@ -67,17 +73,19 @@ def is_of(run: str, job: str) -> bool:
 
 @dataclass(frozen=True)
 class WriteRecord:
-    """One write of a try's application: one job of a committer.
+    """One write of a try's application, which is one job of a committer.
 
     :param uuid: the job's committer UUID.
     :param destination: ``s3://bucket/key``: the table's root, or one partition's folder.
-    :param partition: the partition whose folder that is.
-    :param part: which of the ``parts`` writes of one call this is; a call that replaces several
+    :param partition: the partition, if the destination is its folder.
+    :param part: which of the ``parts`` writes of one call this is. A call that replaces several
         partitions makes one for each.
-    :param emptied: partitions that the write emptied besides, since no row of theirs arrived.
-    :param opened_at: seconds by the store's clock; ``ended_at`` when it was said to be written.
-    :param rows: how many Spark wrote; ``None`` while it writes, and where nobody counted them.
-    :param among: the only partitions that its rows can be in; none for any.
+    :param emptied: partitions that the write also emptied, since they received no row.
+    :param opened_at: Unix seconds by the store's clock.
+    :param ended_at: the same, of when it was recorded as written.
+    :param rows: number of rows that Spark wrote; ``None`` while it writes, and if the rows were
+        not counted.
+    :param among: the only partitions that its rows can be in; empty for any.
     """
 
     uuid: str
@@ -101,42 +109,50 @@ class WriteRecord:
 
     @property
     def empties(self) -> bool:
-        """Whether the write has to empty partitions after its job: those named that got no row.
-        Until its state is :data:`WRITTEN` it is not done, whatever the committer says."""
+        """True if the write has to empty named partitions that got no row, after its job.
+
+        Such a write is not done until its state is :data:`WRITTEN`, even if its job has committed.
+        """
         named = self.partition is None and bool(self.among)
         return named and self.mode == Mode.REPLACE and self.committer == Committer.PARTITIONED
 
     @property
     def is_adding(self) -> bool:
-        """Whether the same write once more would add its rows to those that are there. Otherwise
-        what is there is replaced, or met by fail-if-exists."""
+        """True if a repetition of the write would add its rows a second time.
+
+        Otherwise the repetition replaces the present rows, or fails because of them
+        (fail-if-exists).
+        """
         return self.mode not in (Mode.REPLACE, Mode.FAIL_IF_EXISTS)
 
 
 @dataclass(frozen=True)
 class TryRecord:
-    """One try of a run's task, what it wrote, and what came of it.
+    """One try of a run's task, with its writes and its result.
 
     :param uuid: the try's.
-    :param idempotency_key: the run's key, which all its tries share; the try's UUID where no
+    :param idempotency_key: the run's key, which all its tries share; the try's UUID if no
         operator submitted it.
-    :param partitions: those that it may write; none for any.
-    :param opened_at: seconds by the store's clock; 0 in a record that was written only once,
-        whose own age says so. The same of ``beat_at``, the last heartbeat.
-    :param report: what the operator returned.
-    :param replaced: of an undone try, the UUIDs of its writes that had committed: loading again
-        takes their rows' place.
-    :param recovered: UUIDs of its jobs that a recovery has committed: a retry must not load
+    :param partitions: the partitions that it may write; empty for any.
+    :param opened_at: Unix seconds by the store's clock; 0 in a record that was written only once,
+        since the object's own time says it.
+    :param beat_at: the same, of the last heartbeat.
+    :param report: the report that the operator returned.
+    :param replaced: in an undone try, the UUIDs of its writes that had committed. The next load
+        replaces their rows.
+    :param recovered: UUIDs of its jobs that a recovery has committed. A retry must not load
         their rows again.
-    :param rank: how new its run is; ``None``: not said.
-    :param deferred: its task is deferred, so that no operator sends heartbeats.
-    :param writes: by number.
-    :param settles: by partition, the conflict of runs that it settles; an unpartitioned table's
-        stands for all of its destination.
-    :param kept: likewise, the conflict that was settled for it since its rows were visible.
-    :param settings: those of its committer that were in force at its submission, if that is said.
-    :param uploads: how many were pending below the table then; ``None``: nobody could list them.
-    :param on_conflict: what its operator was to do about other runs.
+    :param rank: how new its run is; ``None``: not given.
+    :param deferred: its task is deferred, so no operator sends heartbeats.
+    :param writes: in order of their numbers.
+    :param settles: by partition, the conflict of runs that the try settles. In an unpartitioned
+        table, the name of its only partition stands for the whole destination.
+    :param kept: by partition, the conflict that was settled for the try because its rows were
+        visible.
+    :param settings: its committer's settings in force at its submission, if they were recorded.
+    :param uploads: number of uploads under way below the table at that time; ``None``: they could
+        not be listed.
+    :param on_conflict: the policy of its operator about other runs.
     :param gave_way: the error by which it gave way to another run, before it was submitted.
     """
 
@@ -164,25 +180,25 @@ class TryRecord:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no operator submitted it: nobody tries again, nor asks what came of it."""
+        """True if no operator submitted it: there is no next try, and its result is not read."""
         return self.idempotency_key == self.uuid
 
     @property
     def may_replace(self) -> bool:
-        """Whether its rows may take the place of others': they may where it says no mode."""
+        """True if its rows may replace others. They may if its record has no mode."""
         return self.mode != Mode.APPEND
 
     def with_write(self, write: WriteRecord) -> TryRecord:
-        """The record with a write entered, or entered again."""
+        """Return the record with a write added, or updated."""
         others = {one.number: one for one in self.writes} | {write.number: write}
         return replace(self, writes=tuple(others[number] for number in sorted(others)))
 
     def with_kept(self, partition: str, settling: Settling) -> TryRecord:
-        """The record with a conflict that was settled for its rows."""
+        """Return the record with a conflict that was settled in favour of its rows."""
         return replace(self, kept={**self.kept, partition: settling})
 
     def settling_of(self, partition: str) -> Settling | None:
-        """The last conflict over a partition that the try settles, or that was settled for it."""
+        """Return the last conflict over a partition that the try settles, or was settled for it."""
         return self.kept.get(partition, self.settles.get(partition))
 
     def encode(self, write_id: str) -> bytes:
@@ -190,15 +206,18 @@ class TryRecord:
 
     @staticmethod
     def decode(body: bytes, key: str) -> TryRecord:
-        """:raises RecordDamagedError: it cannot be read."""
+        """Decode a record's body.
+
+        :raises RecordDamagedError: it cannot be read.
+        """
         return decode(body, _KIND, key).read(TryRecord)
 
 
 @dataclass(frozen=True)
 class StoredTry:
-    """A try's record as it was found, its times filled in.
+    """A try's record as it was read, with its times filled in.
 
-    :param key: where it lies, with this ``etag``.
+    :param key: the key that it was read from, with this ``etag``.
     :param silent_for: seconds since the last heartbeat, by the store's clock.
     """
 
@@ -216,14 +235,17 @@ class StoredTry:
 
     @property
     def patience(self) -> float:
-        """Seconds without a heartbeat after which nobody counts as having the try in hand."""
+        """Seconds without a heartbeat after which the try counts as abandoned."""
         waits = self.record.deferred and self.record.state == SUBMITTED
         return DEFERRED_PATIENCE if waits else PATIENCE
 
     @property
     def may_be_writing(self) -> bool:
-        """Whether its application may be at work: somebody who has it in hand sent a heartbeat
-        lately, and neither its operator nor each write says that it has ended."""
+        """True if its application may still be at work.
+
+        That is so if it had a heartbeat within :data:`HEARTBEAT_TIMEOUT`, and its operator has not
+        reported an end, or one of its writes has not ended.
+        """
         goes_on = self.record.state == SUBMITTED
         goes_on = goes_on or any(write.state == WRITING for write in self.record.writes)
         return goes_on and self.silent_for < HEARTBEAT_TIMEOUT
