@@ -1,1 +1,1 @@
-"""Verification of a finished S3A job by the files it left."""
+"""Verification of a finished S3A job by the files that it left."""

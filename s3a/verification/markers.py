@@ -20,8 +20,7 @@ _NAME = "_SUCCESS"
 
 @dataclass(frozen=True)
 class MissingFile:
-    """A file that a job committed and that is not there any more, though no later file took its
-    partition's place.
+    """A committed file that is missing, though nothing has replaced its partition since.
 
     :param marker: the key of the ``_SUCCESS`` that names it.
     :param job: the job that wrote the marker.
@@ -34,11 +33,11 @@ class MissingFile:
 
 @dataclass(frozen=True)
 class MarkerReport:
-    """What the markers of a destination tell.
+    """Result of the verification of a destination's markers.
 
-    :param missing: files that are not there, by their keys.
-    :param unread: why markers are not compared. Those of 0 bytes, which Spark's plain commit
-        writes, are none of these.
+    :param missing: missing files, sorted by their keys.
+    :param unread: a reason for each marker that could not be compared. Markers of 0 bytes, which
+        Spark's plain commit writes, do not count.
     """
 
     missing: tuple[MissingFile, ...]
@@ -46,17 +45,19 @@ class MarkerReport:
 
 
 def verify_markers(root: TableRoot) -> Step[MarkerReport]:
-    """Compare what every ``_SUCCESS`` at a destination and below it names with what is there.
+    """Find files that a ``_SUCCESS`` at or below a destination names and that are missing.
 
-    One listing, and a request for each marker. A file counts as replaced, not as missing, where
+    One listing, and a request for each marker. A file counts as replaced, not as missing, if
     its folder holds a file of another write that is as new as the marker: another job has loaded
-    the partition. Spark puts one UUID into the names of all files of a write. A file counts as
-    replaced, too, where the ledger has a later run that replaces the partition, at work or
-    committed: magic's overwrite takes away first, and a run may have no row for it.
-    A marker names a hundred files at most (Hadoop's ``SuccessData``): only those are compared, and
-    none of a marker that names files elsewhere, since it was copied here with the files.
+    the partition. Spark puts one UUID into the names of all files of a write, which tells writes
+    apart. A file also counts as replaced if the ledger has a later run that replaces the partition,
+    at work or committed: magic's overwrite removes before it writes, and a run may have no row for
+    the partition.
 
-    :raises RecordDamagedError: files are not there, and the record of a later run cannot be read.
+    A marker names a hundred files at most (Hadoop's ``SuccessData``), and only those are compared.
+    A marker that names files elsewhere is not compared: it was copied here with the files.
+
+    :raises RecordDamagedError: files are missing, and the record of a later run cannot be read.
     """
     listing = yield from list_objects(f"{root.prefix}/")
     objects = {item.key: item for item in listing.objects}
@@ -77,7 +78,7 @@ def verify_markers(root: TableRoot) -> Step[MarkerReport]:
                 gone.append((MissingFile(name, key, marker.job or ""), marker.last_modified))
     since = min((at for _, at in gone), default=0.0)
     missing = gone
-    # A run's record lies beside the destination that it names, which may be one around this one.
+    # A run's record lies beside the destination that it names. That may contain this one.
     for ledger in (root, *root.around) if gone else ():
         asked = tries_since(ledger, since)
         tries = yield from asked if ledger == root else unless_denied(asked, ())
@@ -91,7 +92,7 @@ def verify_markers(root: TableRoot) -> Step[MarkerReport]:
 
 
 def _replaces(root: TableRoot, it: StoredTry, key: str, since: float) -> bool:
-    """Tell whether a run has replaced a file's partition since a moment, or is about to."""
+    """Return whether a run has replaced a file's partition since a moment, or is about to."""
     record = it.record
     partition = root.partition_of_data_key(key)
     if not replaces(record) or not meet(record.partitions, (partition,) if partition else ()):
@@ -101,7 +102,7 @@ def _replaces(root: TableRoot, it: StoredTry, key: str, since: float) -> bool:
 
 
 def _named(marker: Marker) -> list[str]:
-    """The keys that a successful job's marker names."""
+    """Return the keys that a successful job's marker names."""
     if marker.said is None or not marker.said.marker.success:
         return []
     return [name.removeprefix("/") for name in marker.said.marker.filenames]
@@ -110,7 +111,7 @@ def _named(marker: Marker) -> list[str]:
 def _by_folder(
     root: TableRoot, objects: Mapping[str, ListedObject]
 ) -> dict[str, list[ListedObject]]:
-    """The data files of each folder."""
+    """Group the data files by their folders."""
     folders: dict[str, list[ListedObject]] = defaultdict(list)
     for item in filter(root.is_data, objects.values()):
         folders[item.key.rpartition("/")[0]].append(item)
@@ -118,7 +119,7 @@ def _by_folder(
 
 
 def _is_replaced(name: str, marker: Marker, beside: Sequence[ListedObject]) -> bool:
-    """Tell whether a file of another write came to a file's folder, no earlier than the marker."""
+    """Return whether a file's folder has a file of another write that is as new as the marker."""
     own, since = set(uuids_in_name(name)), int(marker.last_modified)
     return any(
         int(item.last_modified) >= since and own.isdisjoint(uuids_in_name(item.key))

@@ -1,18 +1,18 @@
-"""Verification of a finished S3A job: this job, by that committer, with all of its files.
+"""Verification of a finished S3A job: the right job, by the right committer, with all its files.
 
-Spark reports success also where a half-configured committer renamed or wrote directly into the
-table, and where a commit's clean-up failed after the marker was there
-(``AbstractS3ACommitter.commitJob`` writes it before). So the store is asked. What may mean missing,
-doubled or unprotected rows is a :class:`~.committer.errors.VerificationError`; what is only left
-over is a warning, since a task that fails for it would load the rows again.
+Spark also reports success if a half-configured committer renamed, or wrote directly into the table,
+or if a commit's clean-up failed after the marker was written
+(``AbstractS3ACommitter.commitJob`` writes it before). So the store is read. A fact that may mean
+missing, doubled or unprotected rows is a :class:`~.committer.errors.VerificationError`. Anything
+that is only left over is a warning: a task that failed because of it would load the rows again.
 
-* Files and bytes that the job counted (``committer_commits_completed``,
+* The files and bytes that the job counted (``committer_commits_completed``,
   ``committer_bytes_committed``) are compared with the objects. A marker names at most 100 files,
   and no sizes. The others are found by the write's own UUID, which Spark puts into the names of
   all files of one write.
-* An upload under way of a file of that write may be rows lost, if the file is not there.
-* Spark names a file by task and folder alone: of two partitions whose folders have one name, a
-  file replaces the other, and every committer reports it as committed. So rows are counted.
+* An upload under way for a file of that write may mean lost rows, if the file does not exist.
+* Spark names a file only by task and folder. If the folders of two partitions have the same name,
+  one file replaces the other, and every committer reports both as committed. So rows are counted.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SETTING = (
     "Its files are committed. Find out which setting won: `zero-rename checks` names those that "
     "decide, and a setting in the application wins over the operator's."
 )
-#: What is known of other committers that name themselves.
+#: Descriptions of other committers that write their names into a marker.
 _OTHERS = {
     NATIVE: ", this project's own",
     "magicv2": (
@@ -71,15 +71,15 @@ _REPLACED = (
 
 @dataclass(frozen=True)
 class Expectation:
-    """One write that verification holds the store to, which is one job of a committer.
+    """The write to verify, which is one job of a committer.
 
     :param committer: ``magic``, ``directory`` or ``partitioned``.
-    :param uuid: handed in as ``fs.s3a.committer.uuid``; ``None`` where the application writes
-        more than once under UUIDs of Spark's own: then any marker that is new enough is its.
+    :param uuid: the UUID given as ``fs.s3a.committer.uuid``; ``None`` if the application writes
+        more than once under Spark's own UUIDs. Then any marker that is new enough counts.
     :param since_ms: when the job began, milliseconds by the *store's* clock (the ``Date`` of an
-        answer): a marker that the store wrote in an earlier second is another job's.
-    :param rows: how many Spark wrote; ``None`` where nobody counted them.
-    :param partitions: the only ones that may have received rows; none where any may.
+        answer). A marker that the store wrote in an earlier second is another job's.
+    :param rows: number of rows that Spark wrote; ``None`` if they were not counted.
+    :param partitions: the only partitions that may have received rows; empty if any may.
     """
 
     committer: str
@@ -91,11 +91,11 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found: a committed job.
+    """A job that verification found to be committed.
 
     :param uuid: the committer's.
-    :param sizes: the files the job committed, bytes by key.
-    :param warnings: sentences about what is left over or could not be seen.
+    :param sizes: the sizes in bytes of the files that the job committed, by key.
+    :param warnings: sentences about uploads that are left over, or facts that could not be read.
     """
 
     uuid: str
@@ -119,15 +119,16 @@ class Verified:
 def verify_job(
     root: TableRoot, expectation: Expectation, *, report_dir: str | None = None
 ) -> Step[Verified]:
-    """Look at what a job left.
+    """Verify that a job committed, and that all its files are there.
 
     :param root: the job's destination: a table, or one partition's folder.
-    :param report_dir: ``fs.s3a.committer.summary.report.directory``, where it was set; read where
-        it is in the table's bucket and the job's UUID is known. Where the job's report is there
-        the marker is not looked at: another job may have replaced or removed it since.
+    :param report_dir: ``fs.s3a.committer.summary.report.directory``, if it was set. It is read if
+        it is in the table's bucket and the job's UUID is known. If it has a report that the job
+        succeeded, the marker is not read: another job may have replaced or removed it since.
+    :raises InvalidInputError: the expected committer is not one of Hadoop's.
     :raises VerificationError: neither the report nor the marker says that this job committed, by
-        that committer; files are missing or of other sizes; or uploads are left whose files are
-        not there.
+        that committer; files are missing or have other sizes; or uploads are left whose files do
+        not exist.
     """
     asked = expectation.committer
     if asked not in list(Committer):
@@ -136,7 +137,7 @@ def verify_job(
             remedy=f"Choose one of {', '.join(Committer)}.",
         )
     report, warnings = None, list[str]()
-    # Not a table's root: it may well lie in a folder that readers skip.
+    # Not parsed as a table's root: it may lie in a folder that readers skip.
     folder = re.fullmatch(rf"s3[an]?://{re.escape(root.bucket)}/(.*?)/*", report_dir or "")
     if folder is not None and expectation.uuid is not None:
         report = yield from find_report(root, expectation.uuid, folder[1])
@@ -156,9 +157,10 @@ def verify_job(
 def _of_marker(
     root: TableRoot, expectation: Expectation, failed: JobSummary | None
 ) -> Step[JobSummary]:
-    """What the marker says, if it is this job's, and a successful one's.
+    """Return the content of the marker if it says that this job succeeded.
 
     :param failed: the job's own report, if it says that the job failed.
+    :raises VerificationError: it does not, or the job's own report says that it failed.
     """
     marker = yield from read_marker(root.prefix)
     said, since = marker.said, expectation.since_ms / 1000
@@ -194,10 +196,11 @@ def _of_marker(
 def committed_files(
     root: TableRoot, summary: JobSummary, expectation: Expectation
 ) -> Step[dict[str, int]]:
-    """Keys and sizes of the files that a marker or report stands for.
+    """Find all files that a marker or report stands for. Return their sizes by key.
 
-    :raises VerificationError: files that it names are not there, are outside the destination, or
-        do not add up to what the job counted.
+    :raises VerificationError: files that it names are missing or outside the destination; the files
+        do not add up to the counts of the job; or it has no file, though rows were written or files
+        came.
     """
     job = summary.marker.job
     named = [name.removeprefix("/") for name in summary.marker.filenames]
@@ -216,7 +219,7 @@ def committed_files(
         raise _wrong(root, job, f"{gone}. Another job may have replaced them since.", missing[0])
     there = {"file": (summary.files, len(files)), "byte": (summary.bytes, sum(files.values()))}
     for what, (told, is_there) in there.items():
-        # Markers of other makers, or of old releases, may not say.
+        # Markers of other programs, or of old releases, may not have the counts.
         if told is not None and told != is_there:
             why = f"The job committed {counted(told, what)}, and {is_there:,} are there."
             raise _wrong(root, job, why)
@@ -224,10 +227,14 @@ def committed_files(
 
 
 def _check_empty(root: TableRoot, job: str, expectation: Expectation) -> Step[None]:
-    """A committer without files to commit: nothing was written, or tasks went past it."""
+    """Check that a job without committed files wrote no row.
+
+    :raises VerificationError: Spark wrote rows or files came, so tasks may have bypassed the
+        committer.
+    """
     rows = expectation.rows
     if rows == 0:
-        return  # Whatever came since is of jobs beside this one.
+        return  # All files that came since are of other jobs.
     came = yield from may_be_its(root, job, expectation.since_ms, expectation.partitions)
     if came or rows:
         wrote = f", though Spark wrote {counted(rows, 'row')}" if rows else ""
@@ -243,15 +250,15 @@ def _check_empty(root: TableRoot, job: str, expectation: Expectation) -> Step[No
 
 
 def _sizes(keys: Iterable[str]) -> Step[dict[str, int]]:
-    """Sizes of those of the keys that are there: one HEAD each."""
+    """Return the sizes of the keys that exist: one HEAD for each key."""
     answers = yield from All(tuple(Head(key) for key in keys))
     return {found.key: found.size for found in answers if isinstance(found, Found)}
 
 
 def _of_the_write(root: TableRoot, job: str, named: Sequence[str]) -> Step[dict[str, int]]:
-    """All files with a UUID that all the named ones have in their names, by a listing."""
+    """List the files of a write: the named ones, and those with a UUID that all named ones have."""
     common = _common_uuids(named)
-    # Spark's own UUID is one write's; the committer's may have been handed to several.
+    # Spark's own UUID is that of one write; several writes may have got the committer's.
     common = common - {job.lower()} or common
     files = yield from files_since(root, 0)
     wanted = set(named)
@@ -263,8 +270,10 @@ def _common_uuids(keys: Collection[str]) -> set[str]:
 
 
 def files_since(root: TableRoot, since_ms: int) -> Step[dict[str, int]]:
-    """Keys and sizes of the data files that the store wrote since then, by its own clock, whose
-    times have whole seconds."""
+    """Return the sizes by key of the data files that the store wrote since a moment.
+
+    :param since_ms: milliseconds by the store's clock, whose times have whole seconds.
+    """
     listing = yield from list_objects(f"{root.prefix}/", wanted=root.is_data)
     since = since_ms // 1000
     return {it.key: it.size for it in listing.objects if int(it.last_modified) >= since}
@@ -273,12 +282,12 @@ def files_since(root: TableRoot, since_ms: int) -> Step[dict[str, int]]:
 def may_be_its(
     root: TableRoot, job: str, since_ms: int, partitions: Collection[str]
 ) -> Step[dict[str, int]]:
-    """Keys and sizes of the files that came since then and may be a job's.
+    """Return the sizes by key of the files that came since a moment and may be a job's.
 
-    Left out are those that lie in partitions of which the job can have no row, and those of the
-    write whose ``_SUCCESS`` lies there, if that is another job's.
+    Files in partitions that the job cannot have written are left out. So are those of the write
+    whose ``_SUCCESS`` is at the destination, if that is another job's.
 
-    :param partitions: the only ones that it may have written; none for any.
+    :param partitions: the only partitions that it may have written; empty for any.
     """
     came = yield from files_since(root, since_ms)
     marker = yield from read_marker(root.prefix)
@@ -296,11 +305,11 @@ def may_be_its(
 
 
 def left_uploads(root: TableRoot, job: str, files: Collection[str]) -> Step[list[str]]:
-    """Uploads under way below the destination: the job's own should be none.
+    """Describe the uploads under way below the destination, of which a finished job has none.
 
-    :param files: the keys the job committed.
+    :param files: the keys that the job committed.
     :returns: sentences about uploads that are left and that no row depends on.
-    :raises VerificationError: an upload of the job whose file is not there.
+    :raises VerificationError: there is an upload of the job whose file does not exist.
     """
     uploads = yield from uploads_below(f"{root.prefix}/")
     marks = {job.lower()}.union(*(uuids_in_name(key) for key in files))
@@ -330,7 +339,7 @@ _log = logging.getLogger("zero_rename.s3a.verification.verify")
 
 @dataclass(frozen=True)
 class Contents:
-    """Files of one partition; ``rows`` is ``None`` where they were not counted."""
+    """Number of files, rows and bytes in one partition; ``rows`` is ``None`` if not counted."""
 
     files: int = 0
     rows: int | None = 0
@@ -347,7 +356,7 @@ class CommittedWrite:
     """One committed job of a try.
 
     :param files: how many it committed, of ``bytes`` in all; ``None``: not known any more.
-    :param partitions: what it wrote to each, as far as known.
+    :param partitions: its files in each partition, if they are known.
     """
 
     uuid: str
@@ -358,10 +367,10 @@ class CommittedWrite:
 
 
 def verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedWrite:
-    """Verify a write that has ended, and see that its files hold the rows that Spark wrote.
+    """Verify that a write has committed, and that its files hold the rows that Spark wrote.
 
-    :param records: the table beside which the try is on record.
-    :raises VerificationError: it is not what a committed job leaves.
+    :param records: the table beside which the record of the try lies.
+    :raises VerificationError: it has not, or files or rows are missing.
     """
     expected = Expectation(write.committer, write.uuid, write.since_ms, write.rows, write.among)
     reports = report_dir(records, write)
@@ -381,10 +390,10 @@ def verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedW
 
 
 def check_rows(root: TableRoot, job: str, wrote: int | None, hold: int | None) -> None:
-    """See that no row is missing.
+    """Check that no row is missing.
 
-    :param wrote: rows that Spark wrote, ``hold`` those that the job's files hold; ``None``:
-        nobody could count them.
+    :param wrote: number of rows that Spark wrote; ``None``: they could not be counted.
+    :param hold: number of rows in the job's files; ``None``: they could not be counted.
     :raises VerificationError: the numbers differ.
     """
     if wrote is not None and hold is not None and hold != wrote:
@@ -397,7 +406,7 @@ def check_rows(root: TableRoot, job: str, wrote: int | None, hold: int | None) -
 
 
 def is_proved(records: TableRoot, write: WriteRecord) -> Step[bool]:
-    """Whether the store itself says that a write committed: its ``_SUCCESS``, or its report."""
+    """Return whether a write's ``_SUCCESS`` or report in the store shows that it committed."""
     marker = yield from read_marker(TableRoot.parse(write.destination).prefix)
     if marker.committed_job == write.uuid:
         return True
