@@ -1,4 +1,4 @@
 """Hadoop's S3A committers: configured, checked before a job, verified and recovered after it.
 
-Works on settings and on what lies in the store; knows neither Spark nor Airflow.
+Works on settings and on objects in the store. Imports neither Spark nor Airflow.
 """

@@ -1,8 +1,8 @@
-"""Every known way in which S3A settings lose, double or half show rows: one table.
+"""Table of all known S3A settings that lose rows, double them or show them half-written.
 
-``docs/s3a.md`` has the reason and the source of each. Most can fire only where ``conf``, or a file
-of the cluster's, contradicts what a committer's word sets. They are looked at before submission,
-with the settings that will be in force, and in the job once more, before its first write.
+``docs/s3a.md`` has the reason and the source of each check. Most checks can fire only if ``conf``,
+or a file of the cluster, contradicts what a committer's word sets. The checks run before
+submission, with the settings that will be in force, and again in the job, before its first write.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ _log = logging.getLogger("zero_rename.s3a.checks")
 
 
 class Severity(StrEnum):
-    """What a finding means for the job."""
+    """Severity of a finding: the job is refused, or only warned."""
 
-    #: Rows would be lost, doubled or seen half-written, or the job cannot work: it is refused.
+    #: Rows would be lost, doubled or seen half-written, or the job cannot work. It is refused.
     ERROR = "error"
-    #: It works, and something about it will hurt: it is logged.
+    #: The job works, but the setting will do harm. A warning is logged.
     WARNING = "warning"
 
 
 @dataclass(frozen=True)
 class JobFacts:
-    """A job, its settings and its surroundings. ``None`` always means: not known from here.
+    """A job with its settings and its surroundings. ``None`` always means: not known from here.
 
-    A check stays silent where it would have to guess, unless the guess costs rows.
+    A check stays silent if it would have to guess, unless the guess costs rows.
     :param committer: the word that was chosen: ``zero_rename`` or a :class:`Committer`.
     :param settings: from :func:`~.hadoop.effective_settings.effective`, defaults included.
     :param destination: the path as Spark is given it, ``s3a://bucket/table``.
     :param is_cluster: whether tasks run on other machines than the driver; ``False`` for
         ``local[…]``.
-    :param save_mode: what ``DataFrameWriter.mode`` is asked for. Replace, which it calls
+    :param save_mode: the mode that ``DataFrameWriter.mode`` gets. Replace, which Spark calls
         overwrite, removes the whole destination first.
     :param overwrites_alone: the task names partitions, and its application overwrites by Spark's
         own writer.
-    :param missing_classes: those the committer needs that Spark cannot load.
-    :param hadoop: the version of Spark's Hadoop; ``""`` where it cannot be seen from here.
+    :param missing_classes: classes that the committer needs and Spark cannot load.
+    :param hadoop: the version of Spark's Hadoop; ``""`` if it cannot be seen from here.
     """
 
     committer: str
@@ -61,20 +61,20 @@ class JobFacts:
 
     @property
     def s3a(self) -> Committer | None:
-        """The S3A committer that was asked for, ``None`` for this project's own."""
+        """The chosen S3A committer; ``None`` for this project's own committer."""
         return Committer(self.committer) if self.committer in list(Committer) else None
 
     def value(self, key: str) -> str:
-        """The value in force, ``""`` for none."""
+        """Return the value in force; ``""`` if there is none."""
         setting = self.settings.get(key)
         return "" if setting is None else setting.value
 
     def is_on(self, key: str) -> bool:
-        """Whether an option is true, as Hadoop's ``Configuration.getBoolean`` reads it."""
+        """Return whether an option is true, as Hadoop's ``Configuration.getBoolean`` reads it."""
         return self.value(key).strip().lower() == "true"
 
     def describe(self, *keys: str) -> str:
-        """Keys with their values and where each came from, for a finding."""
+        """Return keys with their values and origins, for a finding."""
         return ", ".join(
             f"{key}={self.settings[key].value!r} ({self.settings[key].origin})"
             if key in self.settings
@@ -85,13 +85,13 @@ class JobFacts:
 
 @dataclass(frozen=True)
 class Check:
-    """One known trap.
+    """A check for one known harmful setting.
 
     :param id: in kebab case; it does not change between versions.
-    :param committers: those it is about.
-    :param title: what is wrong, and what comes of it.
+    :param committers: the committers that the check is about.
+    :param title: what is wrong, and what it causes.
     :param keys: settings that a finding shows, with their values and origins.
-    :param wrong: whether it fires, or one more detail to show.
+    :param wrong: returns whether the check fires; or, if it fires, one more detail to show.
     :param remedy: what to do.
     """
 
@@ -104,7 +104,7 @@ class Check:
     remedy: str = "Leave these settings to the word: zero-rename committers --conf prints them."
 
     def detail(self, facts: JobFacts) -> str | None:
-        """What was found; ``None`` where nothing is wrong."""
+        """Return the settings and details of a finding; ``None`` if nothing is wrong."""
         found = self.wrong(facts)
         if not found:
             return None
@@ -115,7 +115,7 @@ class Check:
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 _PACKAGE = "org.apache.hadoop.fs.s3a.commit"
-#: The factory that makes one committer and no other.
+#: For each committer, the factory that makes only this one.
 _FACTORIES = {
     "magic": f"{_PACKAGE}.magic.MagicS3GuardCommitterFactory",
     "directory": f"{_PACKAGE}.staging.DirectoryStagingCommitterFactory",
@@ -123,12 +123,12 @@ _FACTORIES = {
 }
 _OLD_ABORT = "fs.s3a.committer.staging.abort.pending.uploads"
 _DEFAULT_FS = "fs.defaultFS"
-#: Folders that each machine has of its own.
+#: Folders that machines do not share.
 _OWN = ("/tmp/", "/var/tmp/", "/dev/shm/", "/run/")
 
 
 def _contradicts(*names: str) -> Callable[[JobFacts], object]:
-    """Whether a setting is in force that is another than the word's."""
+    """Make a test of whether a setting in force differs from the one of the committer's word."""
 
     def wrong(c: JobFacts) -> bool:
         word = S3ASettings(c.s3a or Committer.MAGIC).spark_conf()
@@ -142,7 +142,7 @@ def _contradicts(*names: str) -> Callable[[JobFacts], object]:
 
 
 def _other_factory(c: JobFacts) -> bool:
-    # The class for every scheme wins where it is set.
+    # The class for every scheme wins if it is set.
     made_by = c.value(keys.FACTORY_CLASS_KEY) or c.value(keys.FACTORY_KEY)
     return made_by not in (keys.S3A_FACTORY, _FACTORIES[c.committer])
 
@@ -159,14 +159,16 @@ def _fixed_uuid(c: JobFacts) -> bool:
 
 
 def _shares_one_tree(c: JobFacts) -> str:
-    """Name a Hadoop whose magic jobs all keep their pending files in one folder."""
+    """Describe a Hadoop before 3.4, whose magic jobs share one folder; ``""`` for others."""
     numbers = tuple(int(number) for number in re.findall(r"\d+", c.hadoop)[:2])
     return f"this Spark has Hadoop {c.hadoop}" if numbers and numbers < (3, 4) else ""
 
 
 def is_placed(c: JobFacts) -> bool:
-    """Whether somebody has named a folder of a disk for staging: on purpose, and outside those
-    that each machine has of its own."""
+    """Return whether a setting names a staging folder on disk that machines may share.
+
+    The name must not be a default, nor in a folder such as ``/tmp`` that machines do not share.
+    """
     setting = c.settings.get(keys.STAGING_KEY)
     path = re.sub(r"^file:(//[^/]*)?", "", setting.value if setting else "")
     named = setting is not None and setting.origin != DEFAULT
@@ -174,8 +176,11 @@ def is_placed(c: JobFacts) -> bool:
 
 
 def _has_own_disks(c: JobFacts) -> bool | None:
-    """Whether the default file system is each machine's own disk; ``None``: nobody said, and
-    Hadoop's default says nothing of a cluster whose own files were not read."""
+    """Return whether the default file system is each machine's own disk; ``None``: not known.
+
+    If no layer sets it, it is not known: Hadoop's default does not count for a cluster whose own
+    files were not read.
+    """
     setting = c.settings.get(_DEFAULT_FS)
     unsaid = setting is None or setting.origin == DEFAULT
     return None if unsaid else c.value(_DEFAULT_FS).startswith("file:")
@@ -324,8 +329,8 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-#: A setting of Spark's with the ids of checks to pass over, separated by commas: it counts
-#: wherever settings do, so before submission and in the job.
+#: Spark setting with the ids of checks to skip, separated by commas. It counts in the same layers
+#: as other settings, so before submission and in the job.
 ACCEPT_KEY = "spark.zero_rename.s3a.accept"
 
 
@@ -333,7 +338,7 @@ ACCEPT_KEY = "spark.zero_rename.s3a.accept"
 class CheckFinding:
     """A check that fired.
 
-    :param detail: the keys concerned, their values and where each came from.
+    :param detail: the keys concerned, with their values and origins.
     """
 
     check: Check
@@ -344,15 +349,16 @@ class CheckFinding:
 
 
 def accepted_in(facts: JobFacts) -> set[str]:
-    """Return the ids of the checks that a job passes over."""
+    """Return the ids of the checks that a job skips."""
     return set(re.findall(r"[^\s,]+", facts.value(ACCEPT_KEY)))
 
 
 def inspect(facts: JobFacts) -> tuple[CheckFinding, ...]:
-    """Everything that is wrong and not accepted, errors first. Asks nobody, and takes no time to
-    speak of.
+    """Return a finding for each check that fires and is not accepted, errors first.
 
-    :raises InvalidInputError: what is accepted is no check.
+    Sends no request.
+
+    :raises InvalidInputError: an accepted id is not the id of a check.
     """
     accepted = accepted_in(facts)
     if unknown := sorted(accepted - {check.id for check in CHECKS}):
@@ -370,7 +376,7 @@ def inspect(facts: JobFacts) -> tuple[CheckFinding, ...]:
 
 
 def refuse(findings: Sequence[CheckFinding]) -> None:
-    """Let no job run whose settings are known to be wrong; log the warnings.
+    """Refuse a job if a finding is an error; log the warnings.
 
     :raises SettingsRefusedError: names every error with its id, settings and remedy.
     """

@@ -1,5 +1,7 @@
-"""Policies of a write that Hadoop's committers cannot keep: one table of what each would leave
-undone. Whoever takes a policy for a write asks it, so that none is taken and passed over."""
+"""Policies of a write that Hadoop's committers cannot keep, in one table.
+
+All code that takes a policy for a write checks it here, so that no policy is silently ignored.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from ..committer.errors import InvalidInputError
 from ..committer.format.job_spec import Mode, OnConflict, TableLayout
 from .hadoop.settings import CONFLICT_MODE_OF, NATIVE
 
-#: What a load says of other runs.
+#: Policies of a load about other runs.
 ABOUT_RUNS = ("on_conflict", "on_superseded", "run_rank")
 _WAIT = "wait_for_other_runs"
-#: What keeps it.
+#: Part of a remedy: the committer that keeps the policy.
 _NATIVELY = f"write natively, by committer={NATIVE!r}"
 
 
@@ -22,9 +24,9 @@ _NATIVELY = f"write natively, by committer={NATIVE!r}"
 class UnkeptPolicy:
     """A policy that Hadoop's committers cannot keep.
 
-    :param why: what they do in its place, after ``is given with the committer magic,``.
-    :param remedy: what to do besides leaving it out or writing natively.
-    :param kept: the value that says what they do anyway.
+    :param why: what they do instead, as the end of ``is given with the committer magic, …``.
+    :param remedy: what to do, other than leaving the policy out or writing natively.
+    :param kept: the value that asks for what they do anyway; it is accepted.
     """
 
     why: str
@@ -32,7 +34,7 @@ class UnkeptPolicy:
     kept: str | None = None
 
 
-#: By the name of an argument, or of a member of a connection or a resource.
+#: Policies by the name of an argument, or of a member of a connection or a resource.
 UNKEPT: Mapping[str, UnkeptPolicy] = {
     "layout": UnkeptPolicy(
         "which writes directories", "Give layout='directory'", TableLayout.DIRECTORY
@@ -53,7 +55,7 @@ UNKEPT: Mapping[str, UnkeptPolicy] = {
     "content": UnkeptPolicy("which writes files of identical rows anew"),
     "base": UnkeptPolicy("whose destinations have no states"),
 }
-#: What a program that no operator submits may be told by variables, and only an operator keeps.
+#: Policies that only an operator keeps, in the variables of a program that no operator submitted.
 UNKEPT_ALONE: Mapping[str, UnkeptPolicy] = {
     "idempotency_key": UnkeptPolicy("which writes again where a run is repeated"),
     "on_repeat": UnkeptPolicy("which writes again where a run is repeated"),
@@ -72,9 +74,9 @@ def check_kept(
 ) -> None:
     """Refuse a policy that a committer cannot keep.
 
-    :param said: by names of the rows; ``None``, or empty: not said.
+    :param said: the given values by the names of the rows; ``None`` or empty: not given.
     :param undone: what has not happened, for the error.
-    :raises InvalidInputError: the committer is one of Hadoop's, and passes the policy over.
+    :raises InvalidInputError: the committer is one of Hadoop's, and would ignore the policy.
     """
     if committer == NATIVE:
         return
@@ -90,12 +92,14 @@ def check_kept(
 
 
 def check_unwatched(committer: str, said: Mapping[str, Any]) -> None:
-    """Refuse a policy about other runs where nobody keeps a committer of Hadoop's from meeting
-    them: the operator that submits it does.
+    """Refuse a policy about other runs if no operator submits the load.
+
+    Hadoop's committers notice no other runs. Only the operator that submits the load does.
 
     :param said: ``on_conflict``, ``on_superseded``, ``run_rank`` and ``wait_for_other_runs``, each
         ``None`` if not given.
-    :raises InvalidInputError: it is one of Hadoop's, and is to notice other runs.
+    :raises InvalidInputError: the committer is one of Hadoop's, and a policy is given that it
+        cannot keep.
     """
     if committer == NATIVE:
         return
@@ -112,11 +116,13 @@ def check_unwatched(committer: str, said: Mapping[str, Any]) -> None:
 
 
 def check_writer_options(committer: str, own: Iterable[str]) -> None:
-    """Refuse options of this package's own writer with a committer of Hadoop's, whose rows Spark's
-    Parquet writer writes: that passes over what it does not know.
+    """Refuse options of this package's own writer with one of Hadoop's committers.
 
-    :param own: those that are given.
-    :raises InvalidInputError: there are some.
+    With those, Spark's Parquet writer writes the rows, and ignores options that it does not know.
+
+    :param committer: one of Hadoop's.
+    :param own: the options of the own writer that are given.
+    :raises InvalidInputError: at least one is given.
     """
     for name in own:
         raise InvalidInputError(
@@ -127,12 +133,12 @@ def check_writer_options(committer: str, own: Iterable[str]) -> None:
 
 
 def check_s3a_options(committer: str, mode: Mode | None, options: Mapping[str, Any]) -> None:
-    """Refuse options of Hadoop's committers that say nothing to the committer that is to write, or
-    something else than the load's mode.
+    """Refuse options of Hadoop's committers that do not fit the committer or the mode.
 
-    :param options: the operator's, not the connection's, which are for those loads that Hadoop's
+    :param options: the operator's. Not the connection's, which count only for loads that Hadoop's
         committers write.
-    :raises InvalidInputError: it is so.
+    :raises InvalidInputError: options are given with the native committer, or a conflict mode that
+        contradicts the load's mode.
     """
     given = sorted(name for name, value in options.items() if value is not None)
     if committer == NATIVE and given:

@@ -1,7 +1,7 @@
-"""The committer that a service's job would write by, as its settings and AWS's documentation say.
+"""The committer that a service's job would use, by its settings and AWS's documentation.
 
-For who has no word of this package in force yet, or wants to know what it changes. What the
-documentation does not say is told as not known.
+For users who have not chosen a committer by this package yet, or who want to know what the choice
+changes. If the documentation does not say which committer it is, it is reported as not known.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .services import (
     glue_version,
 )
 
-#: What a committer is called where nothing tells which one it is.
+#: Reported for a committer that neither the settings nor the documentation name.
 UNKNOWN = "not known"
 _RENAMING = "FileOutputCommitter"
 _EMRFS_KEY = "fs.s3.impl"
@@ -31,10 +31,10 @@ _EMR = (Service.EMR_SERVERLESS, Service.EMR_STEPS, Service.EMR_CONTAINERS)
 
 @dataclass(frozen=True)
 class CommitterInForce:
-    """The committer of paths that begin with a scheme.
+    """The committer of all paths that begin with one scheme.
 
     :param paths: ``s3a://`` or ``s3://``.
-    :param why: a sentence.
+    :param why: the reason, a sentence.
     """
 
     paths: str
@@ -43,15 +43,15 @@ class CommitterInForce:
 
     @property
     def is_hadoops(self) -> bool:
-        """Tell whether it is one of Hadoop's that commit by uploads."""
+        """True for Hadoop's committers that commit by uploads."""
         return self.committer in list(Committer)
 
 
 @dataclass(frozen=True)
 class _AskedJob:
-    """What is said of a job.
+    """A job of a service, with paths of one scheme.
 
-    :param release: of EMR, or Glue's version; ``""`` where it is not said.
+    :param release: of EMR, or the version of Glue; ``""``: not known.
     """
 
     service: Service
@@ -60,14 +60,16 @@ class _AskedJob:
     scheme: str
 
     def said(self, key: str) -> str:
-        """The value that somebody has set, ``""`` for none: defaults of Spark and Hadoop say
-        nothing of a service, which may have others."""
+        """Return the value of a setting; ``""`` if only a default is known.
+
+        Defaults of Spark and Hadoop do not count: a service may have others.
+        """
         found = self.settings.get(key.removeprefix("spark.hadoop."))
         return "" if found is None or found.origin == DEFAULT else found.value
 
     @property
     def is_s3a(self) -> bool | None:
-        """Tell whether the paths are S3A's; ``None``: it depends on a release that is not said."""
+        """True if the paths are S3A's; ``None`` if that depends on a release that is not known."""
         if self.scheme == "s3a":
             return True
         if named := self.said(_EMRFS_KEY):
@@ -84,11 +86,11 @@ class _AskedJob:
 def committers_in_force(
     service: Service, release: str, settings: Mapping[str, Setting]
 ) -> tuple[CommitterInForce, ...]:
-    """Tell the committers of a job, by the scheme of its paths.
+    """Find the committers of a job, one for each scheme of its paths.
 
-    :param release: of EMR, such as ``emr-7.10.0``, or the version of Glue; ``""``: not said.
+    :param release: of EMR, such as ``emr-7.10.0``, or the version of Glue; ``""``: not known.
     :param settings: as :func:`~.hadoop.effective_settings.effective` makes them.
-    :raises InvalidInputError: a release that there is not.
+    :raises InvalidInputError: a release that does not exist.
     """
     return tuple(_of(_AskedJob(service, release, settings, scheme)) for scheme in ("s3a", "s3"))
 
@@ -114,7 +116,7 @@ def _found(job: _AskedJob) -> tuple[str, str]:
 
 
 def _bound(job: _AskedJob) -> tuple[str, str]:
-    """Where Spark asks Hadoop's factory for the committer."""
+    """Find the committer of S3A paths if the commit protocol asks Hadoop's factory for it."""
     by_scheme = S3_FACTORY_KEY if job.scheme == "s3" else keys.FACTORY_KEY
     default = keys.S3A_FACTORY if job.scheme == "s3a" else ""
     factory = job.said(keys.FACTORY_CLASS_KEY) or job.said(by_scheme) or default
@@ -142,7 +144,7 @@ def _bound_to_emrfs(job: _AskedJob) -> tuple[str, str]:
 
 
 def _by_default(job: _AskedJob, is_s3a: bool) -> tuple[str, str]:
-    """Where nobody names a protocol."""
+    """Find the committer if no setting names a commit protocol."""
     if job.service is Service.KUBERNETES:
         why = (
             "Before 4.1 Spark renames; since then it chooses magic where the classes of "

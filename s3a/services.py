@@ -1,11 +1,10 @@
-"""Hadoop's committers where a service runs Spark: one table of what selects them, and what may not.
+"""Hadoop's committers on services that run Spark: the settings that each service needs, in a table.
 
-Services of AWS have committers of their own, which are on by default and are no committer of
-Hadoop's: MagicV2 of EMR shows the rows of a static insert when a task commits. Each row here says
-which words a service can carry out, by which settings, and what of its own is switched off. The
-table in docs/airflow/services.md is made from it. It follows AWS's documentation (the release guide
-of EMR, the developer guide of Glue) and the source of the operator for Spark; none of it was run
-on AWS.
+Services of AWS have committers of their own, which are on by default and are not Hadoop's: MagicV2
+of EMR shows the rows of a static insert when a task commits. Each row here says which committers a
+service can run, by which settings, and which of its own committers are switched off. The table in
+docs/airflow/services.md is made from it. It follows AWS's documentation (the release guide of EMR,
+the developer guide of Glue) and the source of the operator for Spark; none of it was run on AWS.
 """
 
 from __future__ import annotations
@@ -25,19 +24,20 @@ from .hadoop.effective_settings import Layer
 from .hadoop.settings import STAGING, Committer
 
 if TYPE_CHECKING:
-    # It needs pyarrow, and processes that parse DAG files look at words alone.
+    # It needs pyarrow, and processes that parse DAG files need only the committers' names.
     from .write_plan import PlannedWrite
 
-#: The factory of committers for paths that begin with ``s3://``, which is S3A's from EMR 7.10 and
-#: Glue 5.1 on. Before, Hadoop's factory refuses EMRFS: the job fails, and no other committer runs.
+#: The factory of committers for paths that begin with ``s3://``. From EMR 7.10 and Glue 5.1 on,
+#: such paths are S3A's. Before, they are EMRFS', which Hadoop's factory refuses: the job fails, and
+#: no other committer runs.
 S3_FACTORY_KEY = "spark.hadoop.mapreduce.outputcommitter.factory.scheme.s3"
-#: EMR's two committers of its own, for S3A and for EMRFS.
+#: Switches of EMR's own two committers, for S3A and for EMRFS.
 EMR_MAGIC_KEY = (
     "spark.sql.execution.datasources.SQLEmrOptimizedCommitProtocol.leverageMagicCommitProtocol"
 )
 EMR_PARQUET_KEY = "spark.sql.parquet.fs.optimized.committer.optimization-enabled"
 _DEFAULT_FS = "fs.defaultFS"
-#: The check that fires where machines share nothing.
+#: The check that fires if machines share no file system.
 _SHARED = "staging-not-shared"
 _OFF_ON_AWS = {EMR_MAGIC_KEY: "false", EMR_PARQUET_KEY: "false"}
 _S3_TOO = {S3_FACTORY_KEY: keys.S3A_FACTORY}
@@ -51,18 +51,18 @@ _NO_VOLUME = "a shared volume, whose folder s3a_options={'staging_dir': 'file://
 
 @dataclass(frozen=True)
 class ServiceRules:
-    """What Hadoop's committers need on one service.
+    """Settings and limits of Hadoop's committers on one service.
 
-    :param words: those that it can carry out.
+    :param words: the committers that the service can run.
     :param own: its own committer by default, for ``s3://`` and ``s3a://``.
-    :param shared: where the directory and partitioned committers keep what is pending; ``""``:
+    :param shared: where the directory and partitioned committers keep their pending sets; ``""``:
         machines share nothing.
-    :param selects: settings besides those of the word.
+    :param selects: settings that select the committer, besides those of its word.
     :param switched_off: settings that switch the service's own committers off.
-    :param arguments: of its jobs, with the same purpose.
-    :param retries: the service's own repetition of a driver, and what becomes of it.
-    :param asked: what is looked at before a submission.
-    :param default_fs: the file system that its machines share unless told otherwise.
+    :param arguments: arguments of its jobs that switch them off.
+    :param retries: how the service's own repetition of a driver is switched off or refused.
+    :param asked: what is read before a submission.
+    :param default_fs: the file system that its machines share by default.
     """
 
     service: Service
@@ -78,12 +78,12 @@ class ServiceRules:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """The settings that a job gets besides those of its word."""
+        """The settings that a job gets besides those of its committer's word."""
         return {**self.selects, **self.switched_off}
 
     @property
     def needs_volume(self) -> bool:
-        """Tell whether the staging committers need a volume that somebody has to name."""
+        """True if the staging committers need a volume that the user has to name."""
         return bool(self.shared) and not self.default_fs
 
 
@@ -152,13 +152,13 @@ RULES: Mapping[Service, ServiceRules] = {row.service: row for row in _ROWS}
 
 @dataclass(frozen=True)
 class ServiceJob:
-    """What can be seen of a job before it is submitted.
+    """Facts about a service's job that can be seen before its submission.
 
     :param said: the settings of the request itself, by Spark's names; Hadoop's with their prefix.
-    :param behind: layers that count where the request is silent, the strongest first.
-    :param hadoop: the version of Hadoop, ``""`` where it is not known.
+    :param behind: layers that count if the request does not have a setting, the strongest first.
+    :param hadoop: the version of Hadoop; ``""`` if it is not known.
     :param mounts: folders that all machines of the job mount from one volume.
-    :param unseen: what could not be looked at, a sentence each.
+    :param unseen: what could not be read, a sentence each.
     """
 
     said: Mapping[str, str] = field(default_factory=dict)
@@ -169,9 +169,9 @@ class ServiceJob:
 
 
 def check_word(service: Service, committer: str) -> None:
-    """Refuse a committer of Hadoop's that a service cannot carry out.
+    """Refuse one of Hadoop's committers that a service cannot run.
 
-    :raises InvalidInputError: names the reason.
+    :raises InvalidInputError: the service cannot run it; the error has the reason.
     """
     row = RULES[service]
     if committer in row.words:
@@ -194,7 +194,8 @@ def check_word(service: Service, committer: str) -> None:
 def refuse_repeats(where: str, said: object, repeats: bool) -> None:
     """Refuse a service's own repetition of a driver, which would append its rows once more.
 
-    :param said: what the request says there.
+    :param where: the setting of the request.
+    :param said: its value.
     :param repeats: whether that lets the service start the driver more than once.
     :raises SettingsRefusedError: it does.
     """
@@ -216,12 +217,12 @@ def check_job(
     root: TableRoot,
     write: PlannedWrite | None,
 ) -> dict[str, str]:
-    """Look at the settings that a service's job would have, before it is submitted.
+    """Check the settings that a service's job would have, before it is submitted.
 
-    :param conf: the word's settings.
-    :param write: the first that ``save()`` will do, where that is known.
-    :returns: the settings to put into the request: those that it does not have itself.
-    :raises SettingsRefusedError: it would lose or double rows, or cannot work.
+    :param conf: the settings of the committer's word.
+    :param write: the first write of ``save()``, if that is known.
+    :returns: the settings to add to the request: those that it does not have itself.
+    :raises SettingsRefusedError: the job would lose or double rows, or cannot work.
     """
     given = {**conf, **row.settings}
     for name in row.settings:
@@ -231,7 +232,7 @@ def check_job(
                 f"{row.service} write in place of {committer}. Nothing was submitted.",
                 remedy=f"Leave it out: committer={str(committer)!r} sets it to {given[name]}.",
             )
-    # What save() says by write: how it overwrites, always.
+    # What save() sets for each write: always how it overwrites.
     by_write = {keys.PARTITION_OVERWRITE_KEY: "static", **(write.settings if write else {})}
     default = {f"spark.hadoop.{_DEFAULT_FS}": row.default_fs} if row.default_fs else {}
     in_force: list[Layer] = [
@@ -256,19 +257,19 @@ def check_job(
 
 
 def _named(name: str) -> str:
-    """Return Spark's name of a setting: Hadoop's gets its prefix."""
+    """Return Spark's name of a setting. Hadoop's settings get the prefix ``spark.hadoop.``."""
     return name if name.startswith("spark.") else f"spark.hadoop.{name}"
 
 
 def check_shared_staging(row: ServiceRules, job: JobFacts, mounts: Sequence[str]) -> None:
-    """Refuse a staging committer where nothing says that pods share what is pending.
+    """Refuse a staging committer unless a setting shows that pods share its pending sets.
 
     :param mounts: folders that driver and executors mount from one volume.
     :raises SettingsRefusedError: no volume is named, or the pods do not all mount it.
     """
     said = job.settings[_DEFAULT_FS]
     if _SHARED in accepted_in(job):
-        return  # A template of pods may mount it, which is not seen from here.
+        return  # A template of pods may mount the volume, which cannot be seen from here.
     if said.origin != layers.DEFAULT and not said.value.startswith("file:"):
         return
     staging = job.settings.get(keys.STAGING_KEY)
@@ -286,8 +287,8 @@ def check_shared_staging(row: ServiceRules, job: JobFacts, mounts: Sequence[str]
 
 
 _RELEASE = re.compile(r"emr-(\d+)\.(\d+)\.\d+(?:-[\w.-]+)?")
-#: Hadoop of EMR's releases from each on ("Hadoop version history" of the release guide), and the
-#: last of them that was there to be read.
+#: The first EMR release with each Hadoop ("Hadoop version history" of the release guide), newest
+#: first, and the last release that this table knows.
 _HADOOP_OF_EMR = ((7, 8, "3.4.1"), (7, 4, "3.4.0"), (7, 0, "3.3.6"))
 _LAST_RELEASE = (7, 10)
 
@@ -295,7 +296,7 @@ _LAST_RELEASE = (7, 10)
 def emr_release(label: str) -> tuple[int, int]:
     """Return the first two numbers of a release of EMR.
 
-    :raises InvalidInputError: the label is not one of a release.
+    :raises InvalidInputError: the label is not that of a release.
     """
     found = _RELEASE.fullmatch(label)
     if found is None:
@@ -309,7 +310,7 @@ def emr_release(label: str) -> tuple[int, int]:
 def hadoop_of_emr(label: str) -> str:
     """Return the version of Hadoop in a release of EMR; ``""`` for one newer than this package.
 
-    :raises InvalidInputError: the label is none, or its Spark is too old.
+    :raises InvalidInputError: the label is not that of a release, or its Spark is too old.
     """
     release = emr_release(label)
     if release[0] < 7:
@@ -327,7 +328,7 @@ def hadoop_of_emr(label: str) -> str:
 def classified(
     configurations: Sequence[Mapping[str, object]] | None, origin: str
 ) -> tuple[Layer, ...]:
-    """Return the layers that a list of EMR's configurations makes.
+    """Convert a list of EMR's configurations to layers of settings.
 
     :param configurations: each with a classification and properties, by the names of either API.
     """
@@ -341,8 +342,8 @@ def classified(
     return tuple((f"{origin}, {name}", settings) for name, settings in found.items() if settings)
 
 
-#: Versions of Glue and of their Spark, by its guides for migration; which Hadoop they have,
-#: ``save()`` sees.
+#: Versions of Glue with their Spark, by Glue's guides for migration. ``save()`` sees in the job
+#: which Hadoop they have.
 _SPARK_OF_GLUE = {"5.0": "3.5.4", "5.1": "3.5.6"}
 _OLDER_GLUE = ("0.9", "1.0", "2.0", "3.0", "4.0")
 
@@ -350,7 +351,7 @@ _OLDER_GLUE = ("0.9", "1.0", "2.0", "3.0", "4.0")
 def glue_version(version: str) -> tuple[int, int]:
     """Return the numbers of a version of Glue.
 
-    :raises InvalidInputError: it is not one.
+    :raises InvalidInputError: it is not a version.
     """
     found = re.fullmatch(r"(\d+)\.(\d+)", version)
     if found is None:
@@ -363,8 +364,8 @@ def glue_version(version: str) -> tuple[int, int]:
 def check_glue_version(version: str, unseen: list[str]) -> None:
     """Refuse a version of Glue that cannot run a job.
 
-    :param version: ``""`` where it is not said.
-    :param unseen: gets a sentence where nothing is known of the version.
+    :param version: ``""`` if the job does not have one.
+    :param unseen: gets a sentence if the version is not known, or not given.
     :raises InvalidInputError: its Spark is too old.
     """
     if version in _OLDER_GLUE:
@@ -382,8 +383,10 @@ def check_glue_version(version: str, unseen: list[str]) -> None:
 
 
 def settings_of(argument: str) -> dict[str, str]:
-    """Return the settings in an argument ``--conf`` of Glue, which holds several as
-    ``a=b --conf c=d``."""
+    """Return the settings in Glue's argument ``--conf``.
+
+    It holds several settings as ``a=b --conf c=d``.
+    """
     parts = (part.strip().strip("\"'") for part in re.split(r"(?:^|\s)--conf[\s=]+", argument))
     found = (part.partition("=") for part in parts if part)
     return {name: value.strip("\"'") for name, _, value in found}

@@ -1,13 +1,15 @@
 """Writes that one call of ``zero_rename.spark.save`` makes with an S3A committer: pure decisions.
 
-An append is one write at the root. An overwrite is, with partitioned, one at the root with
-conflict mode *replace*, which at job commit removes the partitions that rows arrived for; with
-directory one into the folder of each partition named, with the same mode; with magic
-Spark's own overwrite of each of these folders, which **deletes first**. Fail-if-exists is an append
-with conflict mode *fail*, or into folders seen to be empty. An unpartitioned table is one folder.
+* An append is one write at the root.
+* An overwrite depends on the committer. With partitioned it is one write at the root with conflict
+  mode *replace*: at job commit this removes the partitions that received rows. With directory it is
+  one write into the folder of each named partition, with the same mode. With magic it is
+  Spark's own overwrite of each of these folders, which **deletes first**.
+* Fail-if-exists is an append with conflict mode *fail*, or into folders that were seen to be empty.
+* An unpartitioned table is one folder.
 
-Where nobody names the partitions, only partitioned can overwrite: Spark's own overwrite would empty
-the whole table, and its dynamic one is refused by S3A's committers (PathOutputCommitProtocol).
+If no partitions are named, only partitioned can overwrite. Spark's own overwrite would empty
+the whole table, and S3A's committers refuse its dynamic overwrite (PathOutputCommitProtocol).
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ from .hadoop.settings import CONFLICT_KEY, CONFLICT_MODE_OF, PARTITION_OVERWRITE
 if TYPE_CHECKING:
     from ..committer.table import Table
 
-#: The writer's name for ``spark.sql.sources.partitionOverwriteMode``, which it reads first. Each
-#: overwrite says it: the setting is the whole application's, and its other writes' affair.
+#: The writer's option for ``spark.sql.sources.partitionOverwriteMode``, which wins over the
+#: setting. Each overwrite sets the option, since the setting holds for all writes of the
+#: application.
 OVERWRITE_OPTION = "partitionOverwriteMode"
-#: What ``DataFrameWriter.mode`` calls the modes.
+#: Names of the modes for ``DataFrameWriter.mode``.
 SAVE_MODES: Mapping[Mode, str] = {
     Mode.APPEND: "append",
     Mode.REPLACE: "overwrite",
@@ -38,16 +41,16 @@ SAVE_MODES: Mapping[Mode, str] = {
 
 @dataclass(frozen=True)
 class PlannedWrite:
-    """One write of Spark's, which is one job of the committer.
+    """One write of Spark, which is one job of the committer.
 
-    :param path: the destination as Spark is given it.
-    :param save_mode: what Spark is asked for, by :data:`SAVE_MODES`; the mode of the load may be
-        another, which the committer's conflict mode then sees to.
-    :param partition: the partition whose rows it takes and whose folder it is; ``None`` for the
-        table's root.
+    :param path: the destination, as Spark gets it.
+    :param save_mode: the mode that Spark gets, by :data:`SAVE_MODES`. The mode of the load may
+        differ; then the committer's conflict mode carries it out.
+    :param partition: the partition whose rows are written into its own folder; ``None`` for a
+        write at the table's root.
     :param partition_by: for ``DataFrameWriter.partitionBy``.
     :param options: for ``DataFrameWriter.options``; they reach the job's Hadoop configuration.
-    :param must_be_empty: prefixes, whole keys, below which no data may be.
+    :param must_be_empty: prefixes, as whole keys, below which there must be no data.
     """
 
     path: str
@@ -59,7 +62,7 @@ class PlannedWrite:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """The options by the names of the settings in whose place they come."""
+        """The options, each by the name of the setting that it replaces."""
         return {
             PARTITION_OVERWRITE_KEY if name == OVERWRITE_OPTION else name: value
             for name, value in self.options.items()
@@ -73,12 +76,12 @@ def plan(
     partition_by: tuple[str, ...],
     partitions: tuple[str, ...],
 ) -> tuple[PlannedWrite, ...]:
-    """The writes that load a table.
+    """Plan the writes that load a table.
 
-    :param partitions: those that the load is about, as Hive-escaped paths; none where it takes
-        whatever its rows have.
-    :raises InvalidInputError: the partitions are not the table's.
-    :raises SettingsRefusedError: the committer cannot do it.
+    :param partitions: the partitions of the load, as Hive-escaped paths; none if its rows may be
+        in any.
+    :raises InvalidInputError: the partitions do not fit the table's partition columns.
+    :raises SettingsRefusedError: the committer cannot carry out the mode.
     """
     for name in partitions:
         if tuple(column for column, _ in parse_partition(name)) != partition_by:
@@ -126,9 +129,12 @@ def plan(
 
 
 def _into_empty(root: TableRoot, write: PlannedWrite) -> PlannedWrite:
-    """Look before, since Spark's own mode *error* asks only whether the path exists, and an empty
-    folder does; directory's conflict mode looks again at job set-up. A root with an earlier job's
-    _SUCCESS or directory marker exists without holding rows."""
+    """Make a write of fail-if-exists require an empty folder.
+
+    Spark's own mode *error* only checks whether the path exists, and an empty folder does: a root
+    with an earlier job's _SUCCESS or directory marker exists and holds no rows. Directory's
+    conflict mode checks again at job set-up.
+    """
     below = f"{root.prefix}/{write.partition}/" if write.partition else f"{root.prefix}/"
     appends = dict.fromkeys(write.options, CONFLICT_MODE_OF[Mode.APPEND])
     options = write.options if write.partition else appends
@@ -136,11 +142,13 @@ def _into_empty(root: TableRoot, write: PlannedWrite) -> PlannedWrite:
 
 
 def check_destination(table: Table, committer: str) -> None:
-    """Refuse a destination whose files some table keeps a record of: Hadoop's committers keep
-    none, and an overwrite of theirs removes what lies there, the log of another format included.
+    """Refuse a destination if a table has records of its files.
+
+    Hadoop's committers write no such records, and an overwrite by them removes all that lies there,
+    the log of another table format included.
 
     :raises SettingsRefusedError: a table of ``zero_rename``.
-    :raises InvalidInputError: a partition's directory of one.
+    :raises InvalidInputError: a partition's directory of such a table.
     :raises TableMismatchError: a folder of another table format.
     """
     if table.exists():

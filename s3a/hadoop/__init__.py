@@ -1,1 +1,1 @@
-"""Hadoop's side of the S3A committers: settings, jars, paths, and the files they write."""
+"""Hadoop's part of the S3A committers: settings, jars, paths, and the files they write."""

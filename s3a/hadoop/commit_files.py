@@ -1,12 +1,12 @@
 """Files of the S3A committers: ``.pendingset``, ``_SUCCESS`` and job summary reports.
 
-A summary report is a ``_SUCCESS`` with the job's stage and, of a job that failed, the exception.
+A summary report is a ``_SUCCESS`` with the job's stage and, for a job that failed, the exception.
 
 The sources are Hadoop's classes ``SinglePendingCommit``, ``PendingSet`` and ``SuccessData`` in
-``org.apache.hadoop.fs.s3a.commit.files``. Members they do not know are passed over, and so the
-records of later versions are read as theirs would be. The records lie where whoever writes the
-table can write: they are read without trust, and what is done with a record's bucket and key is
-for the caller to check.
+``org.apache.hadoop.fs.s3a.commit.files``. Unknown members are ignored, so records of later versions
+can be read, as Hadoop's own classes read them. Any process that can write the table can also write
+these records. So they are read without trust, and the caller has to check a record's bucket and
+key before it uses them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PENDING_SET_SUFFIX = ".pendingset"
 
 
 def _etag(value: Any) -> str:
-    """Both forms: a string, and in newer releases an object with a checksum beside the ETag."""
+    """Return an ETag from a string or, in newer releases, an object with ETag and checksum."""
     path = ""
     if isinstance(value, dict):
         path, value = "etag", value.get("etag")
@@ -46,7 +46,7 @@ def _etag(value: Any) -> str:
 
 
 def _checksum(value: Any) -> str:
-    """Algorithm and value of the second form; empty where there is none."""
+    """Return algorithm and checksum of an ETag in the newer form; ``""`` if it has none."""
     if not isinstance(value, dict):
         return ""
     algorithm, checksum = value.get("checksumAlgorithm"), value.get("checksum")
@@ -56,8 +56,7 @@ def _checksum(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """One string for all that are equal: a job's records repeat its bucket, its UUID and its tasks
-    in every file's."""
+    """Intern a string: a job's records repeat its bucket, UUID and tasks in every file's record."""
     if not isinstance(value, str):
         raise Unfit("is not a string")
     return sys.intern(value)
@@ -67,22 +66,22 @@ ETag = Annotated[str, Converted(str, _etag)]
 PartChecksum = Annotated[str, Converted(str, _checksum)]
 Filled = Annotated[str, Checked(bool, "is empty")]
 Repeated = Annotated[str, Converted(str, _text)]
-#: From string to string, where a null value counts as none.
+#: JSON object of strings. A null value counts as missing.
 Notes = Annotated[Mapping[str, str | None], DEFAULTED]
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """One file of which all parts are uploaded, and the upload not completed.
+    """A file that is uploaded in parts, by an upload that is not completed yet.
 
-    :param key: the key it will appear under, in ``bucket``; neither is trusted.
-    :param etags: of parts 1…n, without quotes. Hadoop's own check lets an empty list pass; no
+    :param key: the key of the finished object, in ``bucket``. Neither is trusted.
+    :param etags: of parts 1…n, without quotes. Hadoop's own check accepts an empty list; no
         store completes such an upload.
-    :param checksums: of the same parts, ``CRC32 XHxvCQ==``; empty: none. A store that has them of
-        an upload wants them named again to complete it.
+    :param checksums: of the same parts, as ``CRC32 XHxvCQ==``; ``""`` for a part without one. If a
+        store has them for an upload, the request that completes it has to name them again.
     :param length: bytes of the finished object.
     :param job: the committer's UUID.
-    :param created_ms: by the clock of the host that wrote it, 0 where it does not say.
+    :param created_ms: by the clock of the host that wrote the record; 0 if it does not say.
     """
 
     bucket: Annotated[Repeated, Checked(bool, "is empty")]
@@ -103,10 +102,10 @@ class _Versioned:
 
 @dataclass(frozen=True)
 class PendingSet:
-    """What one committed task attempt asks the job to complete.
+    """The files of one committed task attempt, for the job commit to complete.
 
-    :param job: the committer's UUID; ``""`` in those of the staging committers (Hadoop 3.5.0),
-        of which only the folder and the names of files say whose they are.
+    :param job: the committer's UUID; ``""`` in pending sets of the staging committers (Hadoop
+        3.5.0), whose job is known only by the folder and the names of the files.
     """
 
     commits: tuple[PendingCommit, ...]
@@ -114,11 +113,11 @@ class PendingSet:
 
     @staticmethod
     def parse(body: bytes, key: str) -> PendingSet:
-        """Read a ``.pendingset`` object, or the file a staging task committed.
+        """Read a ``.pendingset`` object, or the file that a staging task committed.
 
         :param key: the object's own key, for errors.
-        :raises RecordDamagedError: what Hadoop's ``PendingSet.validate`` refuses; two commits of
-            one destination are among it.
+        :raises RecordDamagedError: Hadoop's ``PendingSet.validate`` would refuse it, for example
+            because two commits have one destination; or its version is newer than this reader.
         """
         document = Document.parse(body, key)
         version = document.read(_Versioned).version
@@ -144,7 +143,10 @@ class PendingSet:
 
 
 def _counts(value: Any) -> dict[str, int]:
-    """Statistics are no part of the contract: what is not a count is passed over."""
+    """Keep the integers of a JSON object.
+
+    Statistics are not part of the contract, so other values are ignored.
+    """
     if not isinstance(value, dict):
         raise Unfit("is not an object")
     return {name: count for name, count in value.items() if type(count) is int}
@@ -159,7 +161,7 @@ class _Statistics:
 
 @dataclass(frozen=True)
 class _MarkerDetails:
-    """What a marker says besides what :class:`SuccessMarker` reads."""
+    """Members of a marker that :class:`SuccessMarker` does not read."""
 
     diagnostics: Notes = field(default_factory=dict)
     statistics: Annotated[_Statistics, Named("iostatistics"), DEFAULTED] = _Statistics()
@@ -167,14 +169,14 @@ class _MarkerDetails:
 
 @dataclass(frozen=True)
 class JobSummary:
-    """``_SUCCESS`` or ``summary-<job>.json``, with what the marker's reader leaves out.
+    """A ``_SUCCESS`` or ``summary-<job>.json``, with the members that the marker's reader omits.
 
     :param marker: job, committer, success, time, and at most 100 names of files.
     :param stage: how far the job came: ``preparing``, ``precommit``, ``commit``, ``marker``,
         ``cleanup``, ``completed``; ``""`` in a marker.
-    :param exception: why it failed, ``""`` if it did not.
-    :param counters: the statistics' counters; ``committer_commits_completed`` and
-        ``committer_bytes_committed`` are the job's whole totals, which ``filenames`` is not.
+    :param exception: why it failed; ``""`` if it did not.
+    :param counters: the statistics' counters. ``committer_commits_completed`` and
+        ``committer_bytes_committed`` count all files of the job; ``filenames`` may not name all.
     """
 
     marker: SuccessMarker
@@ -184,19 +186,19 @@ class JobSummary:
 
     @property
     def files(self) -> int | None:
-        """Files the job committed; ``None`` where it does not say."""
+        """Number of files that the job committed; ``None`` if it does not say."""
         return self.counters.get("committer_commits_completed")
 
     @property
     def bytes(self) -> int | None:
-        """Bytes the job committed; ``None`` where it does not say."""
+        """Number of bytes that the job committed; ``None`` if it does not say."""
         return self.counters.get("committer_bytes_committed")
 
     @staticmethod
     def parse(body: bytes, key: str) -> JobSummary:
         """Read a marker or a report.
 
-        :raises RecordDamagedError: empty, or not Hadoop's SuccessData.
+        :raises RecordDamagedError: it is empty, or not Hadoop's SuccessData.
         """
         marker = SuccessMarker.parse(body, key)
         report = Document.parse(body, key).read(_MarkerDetails)

@@ -1,15 +1,15 @@
-"""Settings in force, where each came from, and the files that hold them.
+"""Settings in force, the origin of each, and the files that hold them.
 
-A setting reaches a job by many ways. The first layer that has a key wins, as the caller orders
-them; on top of that, this module knows what Spark and Hadoop do with names:
+A setting can reach a job from several layers. The caller orders the layers, and the first one that
+has a key wins. This module also follows what Spark and Hadoop do with names:
 
 * ``spark.hadoop.X`` is Hadoop's ``X``. A bare ``X`` counts in a session and in Hadoop's own
-  files; from ``--conf`` and from properties files Spark drops it, with a warning
+  files. From ``--conf`` and from properties files Spark drops it, with a warning
   (``SparkSubmit``, names without ``spark.``).
 * ``fs.s3a.bucket.NAME.X`` wins over ``fs.s3a.X`` for that bucket, when the file system is made
-  (``S3AUtils.propagateBucketOptions``); but the committers ask the job's configuration first
-  (``S3ACommitterFactory``, ``StagingCommitter``), which is not resolved by bucket. So there the
-  plain key wins wherever it is set, and Hadoop's default file sets most of them.
+  (``S3AUtils.propagateBucketOptions``). But the committers first read the job's configuration
+  (``S3ACommitterFactory``, ``StagingCommitter``), which is not resolved by bucket. So for their
+  options the plain key wins if it is set, and Hadoop's default file sets most of them.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ DEFAULT = "Spark's or Hadoop's default"
 _BARE_COUNTS = (SESSION, CORE_SITE, DEFAULT)
 _HADOOP = "spark.hadoop."
 
-#: ``core-default.xml`` and ``mapred-default.xml`` of Hadoop 3.5.0, ``SQLConf`` of Spark 4.3.0; for
-#: options that are in none of them, the constant in the class that reads them.
+#: Defaults from ``core-default.xml`` and ``mapred-default.xml`` of Hadoop 3.5.0 and ``SQLConf`` of
+#: Spark 4.3.0; for other options, the constant in the class that reads the option.
 DEFAULTS: Mapping[str, str] = {
     COMMIT_PROTOCOL_KEY: SQL_PROTOCOL,
     PARQUET_COMMITTER_KEY: "org.apache.parquet.hadoop.ParquetOutputCommitter",
@@ -52,7 +52,7 @@ DEFAULTS: Mapping[str, str] = {
     "mapreduce.outputcommitter.factory.class": "",
     NAME_KEY: "file",
     MAGIC_KEY: "true",
-    # mapred-default.xml says 2; SparkHadoopUtil sets 1 where nobody else says anything.
+    # mapred-default.xml says 2; SparkHadoopUtil sets 1 if no file sets another value.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
     "pathoutputcommit.reject.fileoutput": "false",
@@ -64,19 +64,19 @@ DEFAULTS: Mapping[str, str] = {
     "fs.s3a.multipart.purge.age": "24h",
     "fs.s3a.directory.operations.purge.uploads": "false",
 }
-#: Every option of Hadoop's that a check reads, for who looks them up one by one in a JVM.
+#: All Hadoop options that a check reads, for code that reads them one by one from a JVM.
 HADOOP_KEYS: tuple[str, ...] = (
     *(key for key in DEFAULTS if not key.startswith("spark.")),
     "fs.s3a.committer.staging.abort.pending.uploads",
     "fs.s3a.committer.uuid",
 )
 
-#: In the order in which Hadoop loads them: a later one wins.
+#: Hadoop's files in the order in which Hadoop loads them: a later one wins.
 _FILES = ("core-site.xml", "mapred-site.xml")
 _SECRET = re.compile(r"(?i)secret|password|token|access\.key|encryption\.key|credential")
 
 #: A comment; or a key, up to the first separator that is not escaped, and its value. A line that
-#: ends in a backslash goes on in the next.
+#: ends in a backslash continues in the next line.
 _LINE = re.compile(
     r"""^[ \t\f]* (?: [#!].* |
     (?P<key> (?: \\. | [^\s=:\\] )+ ) [ \t\f]* [=:]? [ \t\f]*
@@ -91,7 +91,7 @@ _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", None: ""}
 class Setting:
     """A value in force.
 
-    :param origin: the layer it came from; for a value of one bucket, with the key.
+    :param origin: the name of its layer; for a value of one bucket, also the bucket.
     """
 
     value: str
@@ -99,11 +99,11 @@ class Setting:
 
 
 def effective(layers: Sequence[Layer], bucket: str | None = None) -> Mapping[str, Setting]:
-    """The settings in force, Hadoop's by their bare names.
+    """Return the settings in force, Hadoop's by their bare names.
 
-    :param layers: name and settings, the strongest first. Spark's and Hadoop's defaults are added
-        after the last.
-    :param bucket: whose ``fs.s3a.bucket.NAME.…`` settings count.
+    :param layers: name and settings of each, the strongest first. Spark's and Hadoop's defaults are
+        added after the last.
+    :param bucket: the bucket whose ``fs.s3a.bucket.NAME.…`` settings count; ``None``: none count.
     """
     flat: dict[str, Setting] = {}
     for origin, settings in (*layers, (DEFAULT, DEFAULTS)):
@@ -115,9 +115,9 @@ def effective(layers: Sequence[Layer], bucket: str | None = None) -> Mapping[str
 
 
 def _hadoop_name(origin: str, key: str) -> str | None:
-    """The name by which a key counts, ``None`` where it does not."""
+    """Return the name by which a key counts in a layer; ``None`` if it does not count there."""
     if key.startswith(_HADOOP):
-        # A session's own SET reaches Hadoop with its prefix left on, where nobody looks for it.
+        # A session's own SET reaches Hadoop with the prefix left on, and Hadoop does not read it.
         return key.removeprefix(_HADOOP)
     if key.startswith("spark."):
         return key
@@ -140,7 +140,7 @@ def _for_bucket(flat: Mapping[str, Setting], bucket: str) -> Mapping[str, Settin
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The settings of a properties file, as ``java.util.Properties`` reads it.
+    """Return the settings of a properties file, read as ``java.util.Properties`` reads it.
 
     :raises InvalidInputError: the file cannot be read.
     """
@@ -152,10 +152,10 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def settings_of_file(name: str, text: str) -> dict[str, str]:
-    """Return the settings in a file's text, by Spark's names of them.
+    """Return the settings in a file's text, by their Spark names.
 
-    :param name: of the file: properties, or an XML file of Hadoop's.
-    :raises InvalidInputError: an XML file that Hadoop would not load either.
+    :param name: the file's name: properties, or an XML file of Hadoop's.
+    :raises InvalidInputError: an XML file that Hadoop could not load either.
     """
     if not name.endswith(".xml"):
         return _of_properties(text)
@@ -176,11 +176,11 @@ def _unescape(text: str) -> str:
 
 
 def hadoop_layer(environ: Mapping[str, str]) -> Layer:
-    """The layer :data:`CORE_SITE`, for a driver that is started with ``environ``.
+    """Return the layer :data:`CORE_SITE` for a driver that is started with ``environ``.
 
-    What looks like a credential is left out. A file that is not there is empty.
+    Names that look like those of credentials are left out. A missing file counts as empty.
 
-    :raises InvalidInputError: a file that is no XML, which Hadoop would not load either.
+    :raises InvalidInputError: a file is not valid XML, and Hadoop could not load it either.
     """
     folder = environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")
     found: dict[str, str] = {}
@@ -200,7 +200,7 @@ def _properties(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _entries(root: ElementTree.Element) -> Iterator[tuple[str, str]]:
-    """Names and values, without credentials."""
+    """Yield the names and values in an XML file of Hadoop's, without credentials."""
     for entry in root.iter("property"):
         name, value = entry.findtext("name"), entry.findtext("value")
         if name and value is not None and not _SECRET.search(name):

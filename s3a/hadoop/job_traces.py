@@ -2,21 +2,21 @@
 
 ::
 
-    dest/__magic_job-<uuid>/job-<uuid>/<NN>/<task id>.pendingset          committed tasks
-    dest/__magic_job-<uuid>/job-<uuid>/<NN>/tasks/<attempt>/__base/…      files of running ones
+    dest/__magic_job-<uuid>/job-<uuid>/<NN>/<task id>.pendingset          of committed tasks
+    dest/__magic_job-<uuid>/job-<uuid>/<NN>/tasks/<attempt>/__base/…      files of running tasks
 
-``NN`` is the application's attempt, ``00`` in Spark. A file written below the last ``__base``
-appears, when its upload is completed, in the parent of the magic element: sources are Hadoop's
-``CommitUtilsWithMR`` and ``MagicCommitPaths``. It is so since Hadoop 3.4.0 (HADOOP-18797). The
-``__magic/`` of earlier releases, which all jobs of a destination share, is not read: ``magic`` is
-refused there.
+``NN`` is the application's attempt, ``00`` in Spark. When the upload of a file written below the
+last ``__base`` is completed, the file appears in the parent of the magic element. The sources are
+Hadoop's ``CommitUtilsWithMR`` and ``MagicCommitPaths``. This is so since Hadoop 3.4.0
+(HADOOP-18797). In earlier releases all jobs of a destination share one ``__magic/``. That folder is
+not read, and ``magic`` is refused on those releases.
 
-The staging committers keep their pending sets on the cluster's file system: in the store they
-leave nothing but uploads, whose keys are those of the finished files.
+The staging committers keep their pending sets on the cluster's file system. In the store they
+leave only uploads, under the keys of the finished files.
 
-``_SUCCESS`` is whichever job's that committed last, and each job deletes it when it begins: of two
-that load days of one table side by side, one finds none, or the other's. A job's own summary
-(``fs.s3a.committer.summary.report.directory``) stays.
+``_SUCCESS`` is that of the job that committed last, and each job deletes it when it begins. If two
+jobs load days of one table at the same time, one of them finds no ``_SUCCESS``, or the other's. A
+job's own summary (``fs.s3a.committer.summary.report.directory``) stays.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _PATH = re.compile(
     re.DOTALL,
 )
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-#: What this package puts into a magic tree to say what becomes of the job.
+#: Name of the object in a magic tree by which recovery says whether it rolls forward or back.
 DIRECTION_NAME = "zero_rename_recovery.json"
 
 
 @dataclass(frozen=True)
 class MagicPath:
-    """A key below a magic element, taken apart.
+    """A key below a magic element, split into its parts.
 
-    :param tree: the prefix of all that belongs to the job, ending with a slash: what its
-        clean-up deletes.
+    :param tree: the prefix of all objects of the job, ending with a slash. The job's clean-up
+        deletes it.
     :param destination: the job's output, a prefix without a slash at its end.
-    :param attempt: the application's attempt, ``00``; ``""`` above it.
-    :param rest: the path below the attempt's directory, or what there is of it.
+    :param attempt: the application's attempt, ``00``; ``""`` if the key lies above it.
+    :param rest: the path below the attempt's directory; ``""`` if the key lies above it.
     """
 
     tree: str
@@ -60,14 +60,17 @@ class MagicPath:
 
     @property
     def is_set(self) -> bool:
-        """A committed task's: directly in the attempt's directory, as the job commit lists. It has
-        the name of the task, not the attempt: the attempt that commits last overwrites the set of
-        an earlier one (HADOOP-17258)."""
+        """True for the pending set of a committed task.
+
+        It lies directly in the attempt's directory, which the job commit lists. It has the name of
+        the task, not of the task attempt: the attempt that commits last overwrites the set of
+        an earlier one (HADOOP-17258).
+        """
         return "/" not in self.rest and self.rest.endswith(PENDING_SET_SUFFIX)
 
     @property
     def final_key(self) -> str | None:
-        """For a ``.pending`` of a running task, the key its file will have; else ``None``."""
+        """The key of the finished file, for a ``.pending`` of a running task; else ``None``."""
         if not self.rest.endswith(PENDING_SUFFIX) or not self.rest.startswith("tasks/"):
             return None
         path = self.rest.removesuffix(PENDING_SUFFIX)
@@ -81,39 +84,47 @@ def is_magic(key: str) -> bool:
 
 
 def parse(key: str) -> MagicPath | None:
-    """Take a key below a magic element apart; ``None`` for other keys."""
+    """Split a key below a magic element into its parts; ``None`` for other keys."""
     found = _PATH.match(key)
     return None if found is None else MagicPath(**found.groupdict(""))
 
 
 def uuids_in_name(key: str) -> tuple[str, ...]:
-    """The UUIDs in a key's last component, in lower case: Spark puts one of its own into the
-    names of all files of one write, the staging committers add the job's."""
+    """Return the UUIDs in a key's last component, in lower case.
+
+    Spark puts one UUID into the names of all files of one write. The staging committers add the
+    job's.
+    """
     return tuple(found.lower() for found in _UUID.findall(key.rsplit("/", 1)[-1]))
 
 
 def staging_job(key: str) -> str:
-    """The job in the name of a staging committer's file, ``""`` for none: it adds its UUID behind
-    Spark's, so the last is the job's."""
+    """Return the job's UUID in the name of a staging committer's file; ``""`` for none.
+
+    The committer adds the job's UUID after Spark's, so the last one in the name is the job's.
+    """
     return (uuids_in_name(key) or ("",))[-1]
 
 
 def is_staged_name(key: str) -> bool:
-    """Whether a file has the name that a staging committer gives it: Spark's UUID of the write,
-    and the job's (``fs.s3a.committer.staging.unique-filenames``, which is on)."""
+    """Return whether a file's name is that of a staging committer's file.
+
+    Such a name has two UUIDs: Spark's of the write, and the job's
+    (``fs.s3a.committer.staging.unique-filenames``, which is on).
+    """
     return len(uuids_in_name(key)) > 1
 
 
 def is_native(key: str) -> bool:
-    """Whether this package's own committer makes the file; its own recovery sees to that."""
+    """Return whether a key belongs to this package's own committer, which has its own recovery."""
     return job_in_key(key) is not None or f"/{CONTROL}/" in key
 
 
 def why_outside(bucket: str, key: str, root: TableRoot, destination: str) -> str | None:
-    """Why a commit record's bucket and key are refused; ``None`` where they are not.
+    """Return why a commit record's bucket and key are refused; ``None`` if they are not.
 
-    Whoever may write below a destination may write its pending sets, and whoever carries them
-    out may have more rights than that: the S3A architecture text's confused deputy.
+    A process that may write below a destination may also write pending sets there, and the process
+    that completes them may have more rights: the "confused deputy" of the S3A architecture text.
 
     :param destination: the job's own, within the table at ``root``.
     """
@@ -132,18 +143,18 @@ def why_outside(bucket: str, key: str, root: TableRoot, destination: str) -> str
     return next((f"names the key {key!r}, {why}" for why, is_so in wrong.items() if is_so), None)
 
 
-#: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
+#: Server name of S3, which lists uploads by prefix correctly. Others may list none, as MinIO does.
 _LISTS_BY_PREFIX = "AmazonS3"
 
 
 @dataclass(frozen=True)
 class Marker:
-    """The ``_SUCCESS`` of a destination; ``etag`` is ``""`` where there is none.
+    """The ``_SUCCESS`` of a destination; ``etag`` is ``""`` if there is none.
 
     :param last_modified: by the store's clock, in whole seconds.
-    :param is_empty: as the classic rename committer writes it.
-    :param said: what it says; ``None`` where that is not what an S3A committer writes.
-    :param damage: why it is not, of one that is not empty; ``""`` otherwise.
+    :param is_empty: it has no content, like those of the classic rename committer.
+    :param said: its content; ``None`` if an S3A committer does not write such content.
+    :param damage: why a content cannot be read; ``""`` otherwise.
     """
 
     etag: str = ""
@@ -158,16 +169,19 @@ class Marker:
 
     @property
     def committed_job(self) -> str | None:
-        """The job that it says has committed."""
+        """The job that has committed, if the marker says so."""
         return self.job if self.said is not None and self.said.marker.success else None
 
     def is_newer_than(self, moment: float) -> bool:
-        """Whether it is there and was not written before a moment, by the store's clock."""
+        """Return whether it exists and was not written before a moment, by the store's clock."""
         return bool(self.etag) and int(self.last_modified) >= int(moment)
 
 
 def read_marker(destination: str) -> Step[Marker]:
-    """The marker of a destination, which is given without a slash at its end."""
+    """Read the marker of a destination.
+
+    :param destination: a prefix without a slash at its end.
+    """
     found = yield from Get(f"{destination}/_SUCCESS")
     if not isinstance(found, Found):
         return Marker()
@@ -181,8 +195,10 @@ def read_marker(destination: str) -> Step[Marker]:
 
 
 def find_report(root: TableRoot, job: str, folder: str) -> Step[JobSummary | None]:
-    """A job's summary report; ``None`` where there is none to be seen. Its name has the id of the
-    MapReduce job, which nobody was told, so all that are there are read.
+    """Find a job's summary report in a folder; ``None`` if there is none that can be read.
+
+    A report's name has the id of the MapReduce job, which this package does not know. So all
+    reports in the folder are read.
 
     :param folder: a prefix of the table's bucket, without a slash at its end.
     :raises VerificationError: several jobs of that UUID have committed.
@@ -212,15 +228,16 @@ def _read(found: Found) -> JobSummary | None:
 
 
 def uploads_below(prefix: str) -> Step[list[ListedUpload]]:
-    """The uploads below a folder, with a slash at its end, but those of this package's own
-    committer.
+    """List the uploads below a folder, without those of this package's own committer.
 
-    A store may show none for a prefix and all for the bucket: where the first shows none, the
-    second is asked, unless the store is known to do as it should.
+    A store may list no upload for a prefix, and all for the bucket. If the prefix shows none, the
+    bucket is listed, unless the store is known to list by prefix correctly.
+
+    :param prefix: the folder, with a slash at its end.
     """
     found = yield from list_uploads(prefix)
     if not found and (yield from ServerName()) != _LISTS_BY_PREFIX:
         found = yield from list_uploads("")
-    # A store that pages badly lists an upload twice.
+    # A store with faulty paging lists an upload twice.
     unique = {(u.key, u.upload_id): u for u in found if u.key.startswith(prefix)}
     return [u for u in unique.values() if not is_native(u.key)]

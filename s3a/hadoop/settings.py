@@ -1,8 +1,8 @@
 """The Spark and Hadoop settings of a committer, chosen by one word.
 
-Every key that decides between right and wrong rows is written out, also where its value is the
-default: what ``spark-defaults.conf`` or ``core-site.xml`` say then cannot half-configure a
-committer. ``docs/s3a.md`` has the tables.
+Every key that decides whether rows are right is set, even to its default value. So
+``spark-defaults.conf`` or ``core-site.xml`` cannot half-configure a committer. ``docs/s3a.md`` has
+the tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ S3A_FACTORY = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
 #: Spark's two binding classes, in the module ``spark-hadoop-cloud``.
 PATH_PROTOCOL = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
 BINDING_PARQUET = "org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter"
-#: What Spark uses without them.
+#: The protocol that Spark uses without them.
 SQL_PROTOCOL = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
 #: No such algorithm exists: a ``FileOutputCommitter`` that is made by mistake refuses to work.
 TRIPWIRE_ALGORITHM = "10"
@@ -49,7 +49,7 @@ PURGE_KEY = "fs.s3a.multipart.purge"
 DIRECTORY_PURGE_KEY = "fs.s3a.directory.operations.purge.uploads"
 APP_ATTEMPTS_KEY = "spark.yarn.maxAppAttempts"
 
-#: The staging committers' conflict mode that carries out a mode.
+#: The staging committers' conflict mode for each mode of a load.
 CONFLICT_MODE_OF: Mapping[Mode, str] = {
     Mode.FAIL_IF_EXISTS: "fail",
     Mode.APPEND: "append",
@@ -59,7 +59,7 @@ _ENCRYPTION = {"SSE-S3": "AES256", "SSE-KMS": "SSE-KMS", "DSSE-KMS": "DSSE-KMS"}
 
 
 class Committer(StrEnum):
-    """The committers that run in the JVM. ``zero_rename`` is this project's own, and is none."""
+    """Hadoop's committers, which run in the JVM. This project's own, ``zero_rename``, does not."""
 
     MAGIC = "magic"
     DIRECTORY = "directory"
@@ -67,11 +67,11 @@ class Committer(StrEnum):
 
     @property
     def is_staging(self) -> bool:
-        """Whether it is of :data:`STAGING`."""
+        """True if it is one of :data:`STAGING`."""
         return self in STAGING
 
 
-#: Whose tasks write to local disk and upload when they commit.
+#: The committers whose tasks write to local disk and upload when they commit.
 STAGING = (Committer.DIRECTORY, Committer.PARTITIONED)
 #: All words: this project's own committer, and Hadoop's.
 COMMITTERS = (NATIVE, *Committer)
@@ -79,27 +79,29 @@ COMMITTERS = (NATIVE, *Committer)
 
 @dataclass(frozen=True)
 class S3ASettings:
-    """What a job needs to write through S3A, and nothing that is secret. ``None`` leaves an option
-    to Hadoop or to the cluster's own configuration; any other option of Hadoop's is for ``conf``.
+    """Options of a job that writes through S3A, without secrets.
 
-    :param committer: which one.
-    :param endpoint: URL of the store; ``None`` for AWS. With its scheme, which then decides
-        between TLS and plain HTTP.
+    ``None`` leaves an option to Hadoop or to the cluster's own configuration. Give any other option
+    of Hadoop in ``conf``.
+
+    :param committer: one of Hadoop's committers.
+    :param endpoint: URL of the store; ``None`` for AWS. Its scheme decides between TLS and plain
+        HTTP.
     :param region: of the bucket.
-    :param path_style: ``None``: on where an endpoint is given, since most other stores have no
-        names of their own for buckets.
+    :param path_style: ``None``: on if an endpoint is given, since most other stores have no
+        host name for each bucket.
     :param conflict_mode: ``fail``, ``append`` or ``replace``: what the directory and partitioned
-        committers do at job commit with files that are there. ``None`` is ``append``.
-    :param uuid: the job's UUID, ``fs.s3a.committer.uuid``. One write, one UUID.
+        committers do with existing files at job commit. ``None`` is ``append``.
+    :param uuid: the job's UUID, ``fs.s3a.committer.uuid``. Each write needs its own.
     :param threads: ``fs.s3a.committer.threads``.
     :param buffer_dir: local folders for blocks and staged files, comma-separated.
-    :param staging_dir: where the directory and partitioned committers keep what is pending, on
+    :param staging_dir: where the directory and partitioned committers keep their pending sets, on
         the cluster's default file system.
-    :param summary_report_dir: where a report of every job goes; outside the table.
+    :param summary_report_dir: the folder for a report of every job; outside the table.
     :param encryption: ``SSE-S3``, ``SSE-KMS`` or ``DSSE-KMS``; ``None``: the bucket's own.
     :param encryption_key: the KMS key, by its ARN or alias.
     :param storage_class: of new objects, such as ``standard_ia``.
-    :raises InvalidInputError: a value that cannot be.
+    :raises InvalidInputError: an invalid value.
     """
 
     committer: Committer
@@ -163,13 +165,13 @@ class S3ASettings:
             )
 
     def spark_conf(self) -> dict[str, str]:
-        """Every ``spark.…`` and ``spark.hadoop.…`` setting, sorted by name. No credentials."""
+        """Return all ``spark.…`` and ``spark.hadoop.…`` settings, by name, without credentials."""
         conf = {
             COMMIT_PROTOCOL_KEY: PATH_PROTOCOL,
             PARQUET_COMMITTER_KEY: BINDING_PARQUET,
-            # Not spark.sql.sources.partitionOverwriteMode: STATIC for a whole application over a
-            # cluster's DYNAMIC lets every other overwrite in it delete its whole table. save()
-            # says it by write.
+            # Not spark.sql.sources.partitionOverwriteMode: if the cluster's is DYNAMIC, STATIC for
+            # the application would let each of its other overwrites delete a whole table. save()
+            # sets it for each write.
             # A driver that YARN restarts would do the whole job again, on top of what the first
             # one has committed (OutputCommitter.isRecoverySupported).
             APP_ATTEMPTS_KEY: "1",
@@ -189,7 +191,7 @@ class S3ASettings:
             MAGIC_KEY: True,
             ALGORITHM_KEY: TRIPWIRE_ALGORITHM,
             REJECT_KEY: True,
-            # Without the marker nobody can tell which job committed.
+            # Without the marker, nothing shows which job committed.
             MARKER_KEY: True,
             # Both abort uploads that other jobs, and this project's own committer, still need.
             PURGE_KEY: False,
@@ -203,10 +205,10 @@ class S3ASettings:
             "fs.s3a.encryption.algorithm": _ENCRYPTION.get(self.encryption or ""),
             "fs.s3a.encryption.key": self.encryption_key,
             "fs.s3a.create.storage.class": (self.storage_class or "").lower() or None,
-            # Other than in Hadoop: a job that ends would abort every upload below its
-            # destination, and days of one table are loaded side by side.
+            # Unlike Hadoop's default, by which a job that ends aborts every upload below its
+            # destination: days of one table may be loaded at the same time.
             ABORT_UPLOADS_KEY: False,
-            # Jobs of one second would share a folder (SPARK-33230).
+            # Without UUIDs, jobs that begin in one second would share a folder (SPARK-33230).
             "fs.s3a.committer.require.uuid": True,
             "fs.s3a.committer.generate.uuid": False,
             # A file is held back by not completing its upload.
@@ -216,7 +218,7 @@ class S3ASettings:
             REPORT_KEY: self.summary_report_dir,
         }
         if committer is Committer.MAGIC:
-            # What a killed executor began would be known to nobody (HADOOP-19047).
+            # In memory, a killed executor's uploads would be unknown to all others (HADOOP-19047).
             made |= {IN_MEMORY_KEY: False, "fs.s3a.committer.magic.cleanup.enabled": True}
         if committer.is_staging:
             made |= {
@@ -227,14 +229,17 @@ class S3ASettings:
         return made
 
 
-#: Members of :class:`S3ASettings` that the operator sets itself.
+#: Fields of :class:`S3ASettings` that the operator sets itself.
 _OPERATORS = frozenset({"committer", "uuid", "endpoint", "region", "path_style"})
-#: What ``s3a_options`` may have.
+#: The options that ``s3a_options`` may have.
 S3A_OPTIONS = tuple(f.name for f in fields(S3ASettings) if f.name not in _OPERATORS)
 
 
 def check_options(given: Mapping[str, Any]) -> None:
-    """:raises InvalidInputError: an option that does not exist."""
+    """Refuse unknown options.
+
+    :raises InvalidInputError: an option that does not exist, or that is given in another way.
+    """
     for name in given:
         if name not in S3A_OPTIONS:
             why = " is said otherwise" if name in _OPERATORS else " does not exist"
@@ -246,9 +251,9 @@ def check_options(given: Mapping[str, Any]) -> None:
 
 
 def check_committer(word: str) -> str:
-    """Return ``word`` if there is that committer.
+    """Return ``word`` if it names a committer.
 
-    :raises InvalidInputError: there is not.
+    :raises InvalidInputError: it does not.
     """
     if word in COMMITTERS:
         return word

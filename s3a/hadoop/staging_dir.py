@@ -4,11 +4,11 @@ The directory and partitioned committers keep a job's pending sets on the cluste
 system, and remove them when the job ends (``Paths``, ``StagingCommitter``)::
 
     <fs.s3a.committer.staging.tmp.path>/<user>/<uuid>/staging-uploads
-        _temporary/<NN>/task_…                        of committed tasks: what job commit reads
+        _temporary/<NN>/task_…                        of committed tasks; job commit reads them
         _temporary/<NN>/_temporary/attempt_…          of task attempts that were committing
 
-They are the files of an inner ``FileOutputCommitter`` (algorithm 1) whose own job commit never
-runs, and which makes the folder when the job is set up: a job that has a folder has not ended.
+They are the files of an inner ``FileOutputCommitter`` (algorithm 1). Its own job commit never
+runs. It makes the folder when the job is set up, so a job that has a folder has not ended.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class StagedFile:
 
     :param path: within its file system.
     :param attempt: the application's, ``0`` in Spark.
-    :param is_committed: of a task that was, rather than of an attempt that was committing.
-    :param mtime: seconds since the epoch, by the clock of whoever keeps the file system.
+    :param is_committed: it is of a committed task, not of an attempt that was committing.
+    :param mtime: Unix seconds of its last change, by the clock of the file system.
     """
 
     path: str
@@ -52,9 +52,9 @@ class StagedFile:
 class StagedJob:
     """One job's folder.
 
-    :param tree: the path of all that is the job's: what its clean-up deletes.
-    :param files: of committed tasks and of attempts that were committing.
-    :param mtime: when anything was changed there last.
+    :param tree: the path of all files of the job. The job's clean-up deletes it.
+    :param files: files of committed tasks, and of attempts that were committing.
+    :param mtime: Unix seconds of the last change of anything there.
     """
 
     folder: StagingFolder = field(repr=False, compare=False)
@@ -64,22 +64,24 @@ class StagedJob:
     mtime: float
 
     def size(self) -> int:
-        """Count the bytes of its files.
+        """Add up the bytes of its files.
 
         :raises InvalidInputError: they cannot be listed.
         """
         return self.folder.size_of(self.tree)
 
     def is_unchanged(self) -> bool:
-        """Whether it holds what it held; of one that cannot be listed, that is not known, and
-        nothing may be done."""
+        """Return whether it still holds the same files.
+
+        ``False`` also if it cannot be listed: then this is not known, and nothing may be done.
+        """
         try:
             return [one.files for one in self.folder.below(self.tree)] == [self.files]
         except OSError:
             return False
 
     def remove(self) -> str:
-        """Delete it, if it is there; the answer is the problem there was, ``""`` for none."""
+        """Delete the folder if it exists. Return the problem as a sentence; ``""`` for none."""
         try:
             self.folder.remove(self.tree)
         except OSError as error:
@@ -91,9 +93,9 @@ class StagingFolder:
     """A folder in which staging committers keep their pending sets.
 
     :param folder: ``fs.s3a.committer.staging.tmp.path``, or the folder of one user or one job
-        below it, or a copy: a path on this machine or a URL, ``file:``, or ``hdfs:`` where
+        below it, or a copy. It is a path on this machine, or a URL: ``file:``, or ``hdfs:`` if
         pyarrow finds Hadoop's client.
-    :raises InvalidInputError: there is no such folder, or it cannot be looked at from here.
+    :raises InvalidInputError: there is no such folder, or it cannot be read from here.
     """
 
     def __init__(self, folder: str) -> None:
@@ -106,26 +108,33 @@ class StagingFolder:
                 raise OSError("there is no such folder")
 
     def jobs(self) -> tuple[StagedJob, ...]:
-        """The jobs that have a folder there.
+        """List the jobs that have a folder there.
 
-        :raises InvalidInputError: it cannot be listed, as where other users' folders are in it.
+        :raises InvalidInputError: it cannot be listed, for example because of other users' folders
+            in it.
         """
         with self._seen():
             return self.below(self._path)
 
     def read(self, path: str) -> bytes:
-        """:raises OSError: it cannot be read."""
+        """Read a file.
+
+        :raises OSError: it cannot be read.
+        """
         with self._files.open_input_stream(path) as stream:
             return stream.read()
 
     def remove(self, tree: str) -> None:
-        """:raises OSError: a folder that is there cannot be deleted."""
+        """Delete a job's folder if it exists.
+
+        :raises OSError: it exists and cannot be deleted.
+        """
         if self._files.get_file_info(tree).type.name != "NotFound":
             with suppress(FileNotFoundError):  # Another recovery was quicker.
                 self._files.delete_dir(tree)
 
     def size_of(self, tree: str) -> int:
-        """Count the bytes below a path.
+        """Add up the bytes of the files below a path.
 
         :raises InvalidInputError: it cannot be listed.
         """
@@ -136,7 +145,10 @@ class StagingFolder:
             return sum(it.size or 0 for it in self._files.get_file_info(selector))
 
     def below(self, path: str) -> tuple[StagedJob, ...]:
-        """:raises OSError: it cannot be listed."""
+        """List the jobs that have a folder below a path.
+
+        :raises OSError: it cannot be listed.
+        """
         from pyarrow import fs
 
         trees: dict[str, list[tuple[re.Match[str], fs.FileInfo]]] = defaultdict(list)
