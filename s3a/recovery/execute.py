@@ -142,7 +142,7 @@ def _fenced(case: Case) -> Step[Execution]:
 
 
 def _has_moved(case: Case) -> Step[bool]:
-    """Tell whether a job has changed since it was judged: its application may have sent a
+    """Return whether a job has changed since it was judged: its application may have sent a
     heartbeat, and its tree be another. Between looking and acting may lie the recovery of many
     other jobs, and this one's by somebody else."""
     job, record = case.job, case.judgement.record

@@ -32,7 +32,7 @@ def ledgers_of(root: TableRoot, job: LeftoverJob) -> list[TableRoot]:
 
 
 def is_strange(job: LeftoverJob) -> bool:
-    """Tell whether some uploads may be any tool's, as far as their names say."""
+    """Return whether some uploads may be any tool's, as far as their names say."""
     return job.kind is Kind.UPLOADS and not any(is_staged_name(it.key) for it in job.uploads)
 
 

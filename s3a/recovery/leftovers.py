@@ -140,11 +140,11 @@ class LeftoverJob:
         return tuple(u for u in self.uploads if (u.key, u.upload_id) not in listed)
 
     def is_within(self, root: TableRoot) -> bool:
-        """Tell whether its destination is a root, or lies in it."""
+        """Return whether its destination is a root, or lies in it."""
         return f"{self.destination}/".startswith(f"{root.prefix}/")
 
     def may_write(self, upload: ListedUpload) -> bool:
-        """Tell whether an upload that no record names may be of a file which a task of the job is
+        """Return whether an upload that no record names may be of a file which a task of the job is
         writing: the magic committer puts it on record when the file is closed."""
         is_below = upload.key.startswith(f"{self.destination}/")
         return self.kind is Kind.MAGIC and is_below and upload.initiated >= int(self.begun)

@@ -85,7 +85,7 @@ class LivingJobs:
         return [(job, it.reason) for job, it in judged if it.state is JobLiveness.LIVE]
 
     def _is_at_work(self, tries: OpenTries) -> bool:
-        """Tell whether a run is at work. A record that cannot be read may be of one that is."""
+        """Return whether a run is at work. A record that cannot be read may be of one that is."""
         asks = self._options.ask
         return bool(tries.damage) or any(
             one.silent_for < one.patience or asks(one.record) is JobLiveness.LIVE

@@ -99,7 +99,7 @@ def _is_newer(it: StoredTry, began: float, run: str | None) -> bool:
 
 
 def _replaces(record: TryRecord, folders: Collection[str]) -> bool:
-    """Tell whether a try replaces, as far as it says, partitions in one of some folders."""
+    """Return whether a try replaces, as far as it says, partitions in one of some folders."""
     for write in record.writes:
         named = write.among or ((write.partition,) if write.partition else record.partitions)
         if not write.is_adding and meet(named, folders):

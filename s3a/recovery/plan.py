@@ -219,8 +219,9 @@ def _counted(keys: Sequence[str], reason: str) -> str:
 
 
 def _is_reported(case: Case) -> Step[bool]:
-    """Tell whether a job is part of what a run's task has reported as committed. A try whose record
-    is open has reported nothing.
+    """Return whether a run's task has reported a job as committed.
+
+    A try whose record is open has reported nothing.
 
     :raises RecordDamagedError: the record of its try cannot be read.
     """
