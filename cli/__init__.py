@@ -1,4 +1,5 @@
-"""The command line, ``zero-rename``: what is open on a table, and how to settle it."""
+"""The command line, ``zero-rename``: shows what is in a table, finishes jobs, repairs and maintains
+it."""
 
 __all__ = ["app", "main"]
 
@@ -10,9 +11,10 @@ except ModuleNotFoundError as error:
         raise
 
     def main() -> None:
-        """The console script, which is installed with the package whatever comes along.
+        """Run the console script if a module that the commands need is not installed: print a
+        message and exit.
 
-        :raises SystemExit: what its commands need did not come along.
+        :raises SystemExit: always.
         """
         import sys
 

@@ -1,4 +1,4 @@
-"""Ages and sizes as every command takes them: ``90``, ``45m``, ``12h``, ``7d``; ``512MB``."""
+"""Ages and sizes as options of commands: ``90``, ``45m``, ``12h``, ``7d``; ``512MB``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ DAY = 86400.0
 
 
 def age_option(help: str, *, default: str | None = None, least: str = "0") -> Any:
-    """An option that takes an age, and hands it over in seconds.
+    """Return an option that takes an age and passes it on in seconds.
 
     :param default: as ``--help`` shows it.
-    :param least: younger ones are refused.
+    :param least: a lower age is refused.
     """
 
     def age(text: Any) -> float:
@@ -34,7 +34,7 @@ def age_option(help: str, *, default: str | None = None, least: str = "0") -> An
 
 
 def size_option(help: str, default: str) -> Any:
-    """An option that takes a size, and hands it over in bytes.
+    """Return an option that takes a size and passes it on in bytes.
 
     :param default: as ``--help`` shows it.
     """

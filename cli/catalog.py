@@ -1,4 +1,4 @@
-"""The commands about other engines: what they are told of tables."""
+"""Commands that register tables with other engines."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ Registered = Annotated[
 
 
 def check_registered(catalog: str | None) -> None:
-    """See that a catalog can be one, before anything is done.
+    """Check the URL of a catalog before anything is done.
 
-    :raises InvalidInputError: it cannot.
+    :raises InvalidInputError: it is invalid.
     """
     if catalog:
         CatalogUrl.parse(catalog)
 
 
 def register_settled(table: Table | DeltaTable, catalog: str) -> bool:
-    """Make a catalog say what a table is once its jobs are settled, and say so on standard error.
+    """Register a table in a catalog once its jobs are recovered, and report that on standard error.
 
-    :return: whether it was told.
+    :return: whether it was registered.
     """
     try:
         report = sync_catalog(table, catalog)
@@ -78,7 +78,8 @@ def ddl(
     exclude: Exclude = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the statements that make the table known to an engine. Nothing is sent to it."""
+    """Print the statements that register the table with an engine. Nothing is sent to the
+    engine."""
     opened = open_table(table)
     described = describe(opened, exclude or ())
     last = table_name(opened.root)
@@ -94,13 +95,13 @@ def ddl(
         typer.echo(f"{statement};\n")
 
 
-#: What a terminal carries out, or a file of statements would lose; and what turns the direction of
-#: a text.
+#: Control characters, which a terminal obeys or a file of statements may lose, and characters that
+#: change the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def _refuse_controls(statement: str, table: str) -> None:
-    """See that a statement can be printed as it is.
+    """Refuse a statement that cannot be printed as it is.
 
     :raises InvalidInputError: a partition or a column has a control character in its name.
     """
@@ -124,8 +125,12 @@ def sync(
     exclude: Exclude = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a catalog say what the table is now: its columns, and the partitions that hold files; of
-    a Delta table, whose log tells the rest, its place and columns."""
+    """Register the table's present state in a catalog: its columns, and the partitions that hold
+    files.
+
+    Only the location and columns of a Delta table are registered: engines read the rest from its
+    log.
+    """
     report = sync_catalog(table, catalog, exclude=exclude or ())
     columns = ("table", "read by", "partitions added", "updated", "dropped")
     row = (report.table, report.read_by, report.added, report.updated, report.dropped)

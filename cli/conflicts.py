@@ -1,5 +1,5 @@
-"""The commands about conflicts of runs over partitions: find them, settle them, and choose by hand
-whose rows stay."""
+"""Commands about conflicts of runs over partitions: find them, settle them, or choose rows by
+hand."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ def conflicts(
     partition: Partitions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find runs that conflict over partitions, since the last look: who removed whose rows, or gave
-    way to whom, and what is visible. A record of runs that cannot be read counts as not settled."""
+    """Find runs that conflict over partitions, since the last search.
+
+    It shows which run removed the rows of another or gave way to it, and whose rows are visible. A
+    record of runs that cannot be read counts as not settled.
+    """
     from ..maintenance.conflicts import as_members, find_here, how_to_settle, stored_names
 
     opened = Table(table)
@@ -84,8 +87,11 @@ def resolve(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Settle the conflicts that `conflicts` has found, by bringing back the rows of the run that is
-    to stand, in a Delta table, or by keeping those that are visible, in any table."""
+    """Settle the conflicts that `conflicts` has found, in favour of one run each.
+
+    In a Delta table this brings back the rows of that run. In any table it can keep rows that are
+    visible already.
+    """
     from ..maintenance.conflicts import as_members, resolve_by_restore
 
     done = resolve_by_restore(Table(table), policy, partition, apply)
@@ -143,8 +149,10 @@ def keep_rows(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a partition hold the rows of some of the jobs that changed it, by a job that writes them
-    again."""
+    """Keep the rows of some of the jobs that changed a partition, and drop those of the others.
+
+    A new job rewrites the partition.
+    """
     if (keep is None) == (undo is None):
         raise InvalidInputError(
             "Say whose rows are to stay; nothing was changed.",

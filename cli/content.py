@@ -1,4 +1,4 @@
-"""The commands about what a table holds: show it, delete of it, write it anew, or copy it."""
+"""Commands about a table's content: show, delete, compact or copy it."""
 
 from __future__ import annotations
 
@@ -83,8 +83,10 @@ def compact(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the files of partitions that have too many of them, or are not sorted as asked, anew: a
-    job for each."""
+    """Rewrite small files of partitions into fewer ones, by a job for each partition.
+
+    With --sort-by it also sorts partitions that are not sorted so.
+    """
     opened = open_table(table)
     found = opened.compact(partition or None, target_size, apply, sort_by or ())
     rows = [(e.partition, e.action, e.files, e.files_after, e.bytes, e.job) for e in found]
@@ -106,7 +108,7 @@ def compact(
     look_where(changed or bool(left))
 
 
-#: What users take for copied who have not read the guide.
+#: A warning about what a user may expect to be copied, and is not.
 _LEFT = (
     "The runs' keys of OLD did not come along: a run that is done there would be loaded into NEW "
     "again."
@@ -144,16 +146,17 @@ def copy(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy what a table holds to another root, by one job: all of it or nothing.
+    """Copy a table's content to another root by one job: all of it or nothing.
 
-    Made once more of the same state it does nothing. OLD stays as it is. Its runs' keys do not come
-    along."""
+    A second copy of the same state does nothing. OLD stays as it is. The keys of its runs are not
+    copied.
+    """
 
     def tell(progress: Progress) -> None:
         say(f"{progress.done:,} of {counted(progress.total, 'file')} copied")
 
     for given in (old, new):
-        TableRoot.parse(given)  # Refuses keys in it, before an error names it.
+        TableRoot.parse(given)  # Refuses credentials in a URL before an error can show them.
     client = None if from_profile is None else profile_client(from_profile)
     to_delta = layout is TableLayout.DELTA
     for given, of in ((old, client), *(() if to_delta else ((new, None),))):
@@ -198,7 +201,7 @@ def delete(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the rows that fit all comparisons; without --apply only count them."""
+    """Delete the rows that meet all comparisons; without --apply, only count them."""
     opened = open_table(table)
     if isinstance(opened, Table) and not opened.exists() and is_of_hadoop(table):
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Output of the commands about Delta tables, whose history is one log of the whole table."""
+"""Output of commands about Delta tables, in which one log has the history of the whole table."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def history(table: DeltaTable, most: int, as_json: bool) -> None:
 
 
 def show_restored(table: DeltaTable, found: RestoredVersion, apply: bool, as_json: bool) -> None:
-    """Show what comes back to a Delta table, or came back."""
+    """Show what was brought back to a Delta table, or would be."""
     nothing = "It holds what it held then: nothing is to be brought back."
     if found.job is not None:
         nothing = f"It is undone already, by {found.job}: nothing is to be brought back."
@@ -88,7 +88,7 @@ def show_restored(table: DeltaTable, found: RestoredVersion, apply: bool, as_jso
 
 
 def checkpoint(table: DeltaTable, apply: bool, as_json: bool) -> None:
-    """Write a checkpoint of a log, from which openings read."""
+    """Write a checkpoint of a log, from which later openings read."""
     version = table.checkpoint_log() if apply else None
     is_due = table.is_checkpoint_due()
     document = {"version": version, "due": is_due}
@@ -102,7 +102,8 @@ def checkpoint(table: DeltaTable, apply: bool, as_json: bool) -> None:
 
 
 def repair(table: DeltaTable, apply: bool, accept_loss: bool, as_json: bool) -> None:
-    """Commit again what was written over in a Delta table's log, or say what would be."""
+    """Commit again the entries of a Delta table's log that were overwritten, or say what would be
+    done."""
     found = table.repair(apply, accept_loss)
     rows = [
         (it.version, it.job, it.by, it.outcome, it.committed, it.files, it.removed, it.reason)

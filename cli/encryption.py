@@ -26,8 +26,11 @@ def encryption(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change what is asked of the store for all that is written for a table: files, records
-    and markers. What is there stays as it is."""
+    """Show or change the encryption that is asked of the store for a table.
+
+    It is for all that is written from now on: files, records and markers. What is there stays as it
+    is.
+    """
     found = table_of_directories(
         table,
         "it keeps no encryption of its own",

@@ -1,5 +1,4 @@
-"""The commands about a Delta table's fast root: what lies only there, and where files lie from now
-on."""
+"""Commands about a Delta table's data root: what lies only there, and where new files will lie."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _REMEDY = "Name a Delta table; zero-rename copy --layout delta makes one of a ta
 
 
 def told(since: float) -> str:
-    """A time in words."""
+    """Return a time as text."""
     return f"{datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S}"
 
 
@@ -32,8 +31,10 @@ def checkpoint(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy what lies only in a Delta table's fast root into the table, by plain jobs. Of a table
-    without one: write a checkpoint of its log, from which openings read."""
+    """Copy files that lie only in a Delta table's data root into the table, by plain jobs.
+
+    In a table without a data root, write a checkpoint of its log, from which later openings read.
+    """
     opened = delta_table(table, _WHY, _REMEDY)
     if not opened.has_data_roots:
         delta.checkpoint(opened, apply, as_json)
@@ -65,8 +66,10 @@ def data_root(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change where the files of a Delta table's jobs lie first, and what lies only
-    there."""
+    """Show or change the data root of a Delta table, where new files lie first.
+
+    It also shows which partitions have files that lie only in a data root.
+    """
     found = delta_table(table, _WHY, _REMEDY)
     if root is None:
         now, lying = found.data_root, found.not_durable()

@@ -28,7 +28,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
 
 
 def arrange(app: typer.Typer) -> None:
-    """Put the commands of the program under their headings.
+    """Sort the commands of the program under their headings.
 
     :raises KeyError: a command has no heading.
     """
@@ -51,5 +51,5 @@ def _name(info: Any) -> str:
 
 
 def _paragraphs(text: str) -> str:
-    """Join the lines of each paragraph, which Typer would break where the source does."""
+    """Join the lines of each paragraph. Typer would keep the line breaks of the source."""
     return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text))

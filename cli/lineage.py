@@ -49,7 +49,7 @@ AsMermaid = Annotated[bool, typer.Option("--mermaid", help="Print a chart in Mer
 
 @app.command()
 def show(targets: Targets, mermaid: AsMermaid = False, as_json: AsJson = False) -> None:
-    """Show what each partition was made from, by which job, and whether that is still there."""
+    """Show what each partition was made from, by which job, and whether its inputs have changed."""
     graph = _look(targets)
     if mermaid:
         _chart(
@@ -101,7 +101,8 @@ def stale(
     code_version: CodeVersions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Name the partitions whose inputs have other rows by now, or that are made from such ones."""
+    """List partitions that are stale: their inputs have other rows by now, or are stale
+    themselves."""
     graph = _look(targets, code_versions=code_version)
     if at_risk is not None:
         _risks(graph, at_risk, durable, as_json)
@@ -113,7 +114,7 @@ def stale(
 
 @app.command()
 def lost(targets: Targets, as_json: AsJson = False) -> None:
-    """Name the partitions whose files are gone from the store."""
+    """List partitions that have lost files: a file is missing in the store."""
     look_where(_print(_look(targets, lost=True), (LineageState.LOST,), as_json))
 
 
@@ -125,9 +126,12 @@ def plan_command(
     mermaid: AsMermaid = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say which jobs to run again so that these partitions are as their inputs are: a layer at a
-    time, and after each layer ask again, since what comes out equal ends there. Of a task that made
-    more than is asked for "only" that is made again, where RecomputeOperator runs it."""
+    """List the jobs to run again to bring partitions up to date with their inputs, in layers.
+
+    Run the first layer, then ask again: if new rows equal the former ones, jobs that read them need
+    not run. "only" marks a task that makes just the named part of its partitions, if
+    RecomputeOperator runs it.
+    """
     graph = _look(targets, lost=True, code_versions=code_version)
     found = plan(graph, narrow=not whole)
     if mermaid:
@@ -182,9 +186,9 @@ def _look(
 
 
 def _version(said: str, targets: Sequence[str]) -> tuple[str, str]:
-    """The table and the version that an option names."""
+    """Return the table and the code version that an option names."""
     if re.match(SCHEME, said):
-        # A table's place may have that sign, too, as s3://lake/source=crm/flights has.
+        # A table's URL may have an equals sign, too, such as s3://lake/source=crm/flights.
         ends = [at for at, sign in enumerate(said) if sign == "="] or [len(said)]
         named = [at for at in ends if any(f"{it}/".startswith(f"{said[:at]}/") for it in targets)]
         at = (named or ends)[0]
@@ -218,7 +222,8 @@ def _print(graph: LineageGraph, states: Iterable[LineageState], as_json: bool) -
 
 
 def _sources(sources: Iterable[tuple[str, str]]) -> str:
-    """How many partitions of each table; the name of one."""
+    """Return the inputs as text: the number of partitions of each table, or the name of a single
+    one."""
     by: dict[str, list[str]] = {}
     for table, name in sources:
         by.setdefault(table, []).append(name)
@@ -263,7 +268,7 @@ def _name(step: Step) -> str:
 
 
 def _chart(edges: Iterable[tuple[str, str]]) -> None:
-    """A flow chart of arrows; ``""`` for none."""
+    """Print a flow chart of arrows in Mermaid. An edge to ``""`` is a name without an arrow."""
     ids: dict[str, str] = {}
     lines = ["flowchart LR"]
     for edge in edges:

@@ -1,4 +1,4 @@
-"""``zero-rename log-store``: how Delta on Spark gets a log store that commits with a condition."""
+"""``zero-rename log-store``: options for Delta on Spark, so that it commits with a condition."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from .output import AsJson, say
 
 
 def log_store(as_json: AsJson = False) -> None:
-    """Print the options of spark-submit by which Delta on Spark commits with a condition: the jar
-    of this package's log store, and the settings that name its class. Asks no store."""
+    """Print the options of spark-submit that let Delta on Spark commit with a condition.
+
+    They are the jar of this package's log store, and the settings that name its class. No request
+    is sent.
+    """
     settings = log_store_settings()
     if as_json:
         typer.echo(json.dumps({"jar": str(log_store_jar()), "settings": settings}, indent=2))

@@ -1,6 +1,6 @@
-"""The commands. Each prints a table, or one JSON document with ``--json``.
+"""The program and its commands. Each prints a table, or one JSON document with ``--json``.
 
-What deletes or decides is dry until ``--apply``. Exit codes: :class:`.output.Exit`, and
+A command that deletes or decides is dry until ``--apply``. Exit codes: :class:`.output.Exit`, and
 docs/commands.md by command.
 """
 
@@ -64,7 +64,10 @@ from .tables import open_table, refuse_option, table_of_directories
 
 
 def _say_version(asked: bool) -> None:
-    """:raises typer.Exit: it was asked for."""
+    """Print the version and exit if it was asked for.
+
+    :raises typer.Exit: it was asked for.
+    """
     if asked:
         version = sys.modules[__name__.partition(".")[0]].__version__
         typer.echo(f"zero-rename {version}")
@@ -108,7 +111,7 @@ def program(
     """Options before a command."""
 
 
-#: A path with a slip of the pen looks like a table that is well, else.
+#: Without this message, a path with a typing error would look like a healthy table.
 _NO_TABLE = "No job is open, and there is no zero_rename table here"
 
 
@@ -120,7 +123,7 @@ def _decision(job: OpenJob) -> str:
 
 @app.command()
 def jobs(table: Url, as_json: AsJson = False) -> None:
-    """List the jobs that are not wholly cleaned up yet."""
+    """List the jobs that are not completely cleaned up yet."""
     opened = open_table(table)
     found = opened.open_jobs()
     is_there = found or opened.exists()
@@ -154,7 +157,7 @@ def recover(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones."""
+    """Recover every open job: finish committed ones, clean up aborted ones, fence dead ones."""
     catalog.check_registered(registered)
     opened = open_table(table)
     outcomes = opened.recover(patience) if apply else opened.plan_recovery(patience)
@@ -169,8 +172,10 @@ def recover(
 
 @app.command()
 def verify(table: Url, as_json: AsJson = False) -> None:
-    """Compare what the heads, or a Delta table's log, name with what is in the store; of heads also
-    the columns of files that other programs wrote with the table's."""
+    """Compare the files that the heads, or a Delta table's log, name with those in the store.
+
+    For heads it also compares the columns of files that other programs wrote with the table's.
+    """
     opened = open_table(table)
     with counting("footers read") as progress:
         findings = opened.verify(progress) if isinstance(opened, Table) else opened.verify()
@@ -190,9 +195,12 @@ def adopt(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make heads for partitions whose files were there before the table. The footers of all their
-    files are read: columns that the table does not have become the table's. With --layout delta,
-    make a Delta table of a directory without a table, all of it or nothing."""
+    """Make heads for partitions whose files are older than the table.
+
+    It reads the footers of all their files: columns that the table does not have become the
+    table's. With --layout delta, it makes a Delta table of a directory without a table, all of it
+    or nothing.
+    """
     opened = (
         DeltaTable(table)
         if layout is TableLayout.DELTA
@@ -224,7 +232,7 @@ def adopt(
 
 @app.command()
 def index(table: Url, as_json: AsJson = False) -> None:
-    """Write the index, by which readers open a table of many partitions in a few requests."""
+    """Write the index. With it, readers open a table of many partitions in a few requests."""
     opened = table_of_directories(
         table,
         "its log has checkpoints in place of an index",
@@ -254,10 +262,13 @@ def repair(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Name committed files whose uploads are gone; with --accept-loss, go on without them. Name
-    partitions whose heads are gone; with --apply, build these again from the decisions. In a Delta
-    table, name log entries that another writer has written over; with --apply, commit them again,
-    and with --accept-loss besides, take those for lost that cannot be."""
+    """List lost files, missing heads and overwritten log entries; options repair them.
+
+    Committed files with neither upload nor object: with --accept-loss, go on without them.
+    Partitions whose heads are missing: with --apply, rebuild the heads from the decisions. Entries
+    of a Delta table's log that another writer has overwritten: with --apply, commit them again, and
+    with --accept-loss as well, take those for lost that cannot be committed again.
+    """
     opened = open_table(table)
     if isinstance(opened, DeltaTable):
         refuse_option(opened, "repair of one job", job, "Leave --job out.")
@@ -312,9 +323,9 @@ def repair(
 
 
 def _show_rebuilt(as_json: bool, heads: Sequence[RebuiltHead], apply: bool) -> None:
-    """Name partitions without a head, and what became of them.
+    """List partitions without a head, and what became of them.
 
-    :raises typer.Exit: some are as they were.
+    :raises typer.Exit: some were not rebuilt.
     """
     rows = [
         (it.partition, it.action, it.version or None, it.files, it.rows, it.reason or None)
@@ -348,8 +359,11 @@ def doctor(
     committer: OfWord = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look for what is or will be wrong: rights, the store, lifecycle rules, jobs, uploads. With
-    --service, which committer a job there would write by, and why; that asks nobody."""
+    """Find what is or will be wrong: rights, the store, lifecycle rules, jobs, uploads.
+
+    With --service, say which committer a job of that service would write by, and why. That sends no
+    request.
+    """
     if service is not None:
         print_committers(service, release, conf or (), conf_file, committer, as_json)
         return
@@ -376,5 +390,5 @@ arrange(app)
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     app()

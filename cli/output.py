@@ -1,4 +1,4 @@
-"""Output and refusals that all commands share."""
+"""Output and errors of all commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Exit(IntEnum):
     UNKNOWN = 3
 
 
-#: As ``--help`` prints them; docs/commands.md has the same, by command.
+#: The exit codes in ``--help``; docs/commands.md has them by command.
 EXIT_CODES = (
     "Exit codes: 0 done, and nothing is wrong; 1 something needs a look: found wrong, or not "
     "done; 2 refused, nothing was changed; 3 not known whether it happened, or begun and not "
@@ -43,18 +43,18 @@ EXIT_CODES = (
 )
 #: Errors after which something may have happened.
 _UNSURE = (OutcomeUnknownError, UnfinishedCommitError, UnfinishedUpkeepError)
-#: What every command does that deletes or decides.
+#: The remark of a command without ``--apply``, if it would delete or decide.
 DRY = "Nothing was changed; --apply does it."
 
 
 def say(text: str) -> None:
-    """A remark on standard error, on a line of its own."""
+    """Print a remark on standard error, on a line of its own."""
     typer.echo(escaped(text), err=True)
 
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show on a terminal how many of how many are done, on standard error.
+    """Show progress on standard error if it is a terminal: how many of how many are done.
 
     :param what: what is counted, such as ``footers read``.
     """
@@ -83,7 +83,7 @@ Apply = Annotated[
 
 
 class Refusing(TyperGroup):
-    """Commands whose errors are one paragraph on standard error, and their exit code."""
+    """Commands whose errors become one paragraph on standard error and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -96,7 +96,7 @@ class Refusing(TyperGroup):
             raise typer.Exit(Exit.UNKNOWN if unsure else Exit.REFUSED) from error
 
 
-#: What looks after destinations of Hadoop's committers.
+#: Advice about a destination of Hadoop's committers.
 HADOOPS = (
     "This is a destination of Hadoop's committers, of which this package has no record of files. "
     "`zero-rename s3a-jobs` lists what its jobs left, s3a-recover settles them, and purge, "
@@ -105,7 +105,7 @@ HADOOPS = (
 
 
 def is_of_hadoop(url: str) -> bool:
-    """Tell whether a destination of Hadoop's committers lies at a root."""
+    """Return whether a destination of Hadoop's committers lies at a root."""
     from ..committer import Table
     from ..maintenance.destinations import destination_at
 
@@ -114,7 +114,8 @@ def is_of_hadoop(url: str) -> bool:
 
 
 def _of_hadoop(error: ZeroRenameError) -> tuple[str, ...]:
-    """Say what to do where no table is and one of Hadoop's committers has written."""
+    """Return advice about an error if its table is missing and a committer of Hadoop's has written
+    there."""
     if not isinstance(error, TableNotFoundError) or not error.table:
         return ()
     with suppress(ZeroRenameError):
@@ -123,7 +124,10 @@ def _of_hadoop(error: ZeroRenameError) -> tuple[str, ...]:
 
 
 def look_where(found: object) -> None:
-    """:raises typer.Exit: something was found that needs a look."""
+    """Exit with code 1 if something was found that needs action.
+
+    :raises typer.Exit: something was found.
+    """
     if found:
         raise typer.Exit(Exit.LOOK)
 
@@ -131,10 +135,10 @@ def look_where(found: object) -> None:
 def print_rows(
     as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[Any]], document: Any, empty: str
 ) -> None:
-    """A table of ``rows``, or ``document`` as JSON. What keys, owners and other words of strangers
-    would do to a terminal is shown instead of done; JSON escapes it by itself.
+    """Print ``rows`` as a table, or ``document`` as JSON. Control characters in keys, owners and
+    other texts are shown escaped, so that they do not reach the terminal; JSON escapes them itself.
 
-    :param empty: the sentence that stands for a table without rows.
+    :param empty: the sentence to print if there are no rows.
     """
     if as_json:
         typer.echo(json.dumps(document, indent=2, default=str))
@@ -142,16 +146,16 @@ def print_rows(
     if not rows:
         typer.echo(empty)
         return
-    # Cells are keys and ids: to wrap them would break them for who copies one.
+    # Cells are keys and ids. If they were wrapped, a user could not copy them.
     console = Console(width=None if sys.stdout.isatty() else 240, markup=False, highlight=False)
     console.print(sheet_of(columns, rows))
 
 
 def sheet_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Sheet:
-    """A table whose cells do nothing to a terminal."""
+    """Return a table for the terminal, with control characters in its cells escaped."""
     sheet = Sheet()
     for name in columns:
-        # What a narrow terminal has no room for goes on below: a key that is cut off is none.
+        # On a narrow terminal, fold a cell: a key that is cut off would be useless.
         sheet.add_column(name, overflow="fold")
     for row in rows:
         sheet.add_row(*("" if cell is None else escaped(str(cell)) for cell in row))
@@ -159,5 +163,5 @@ def sheet_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Sheet:
 
 
 def plain(records: Sequence[Any]) -> list[dict[str, Any]]:
-    """Dataclasses as JSON takes them."""
+    """Return dataclasses as dicts for JSON."""
     return [dataclasses.asdict(record) for record in records]

@@ -1,5 +1,5 @@
-"""The commands about a table's past: what its jobs did, what can be read of before, how to bring it
-back, and how to keep its records small."""
+"""Commands about a table's past: what jobs did, how to bring it back, and how to keep records
+small."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ def history(
     most: Annotated[int, typer.Option(help="Jobs at the most.", min=1)] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show who changed which partition, when, and by how much: the jobs decided last. Of a Delta
-    table: the newest entries of its log."""
+    """List the last decided jobs: who changed which partition, when, and by how much.
+
+    Of a Delta table, list the newest entries of its log.
+    """
     opened = open_table(table)
     if isinstance(opened, DeltaTable):
         delta.history(opened, most, as_json)
@@ -62,9 +64,11 @@ def undo(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring back what partitions held before a job, in all of them or none, without writing a byte.
+    """Bring back what partitions of a Delta table held before a job, in all of them or none.
 
-    Of Delta tables, as long as they keep it. To undo that, undo the job that did it."""
+    No data is written. It is possible as long as the table keeps the replaced files. To undo it,
+    undo the job that did it.
+    """
     opened = _with_history(table)
     delta.show_restored(opened, opened.undo(job, apply), apply, as_json)
 
@@ -83,19 +87,20 @@ def restore(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring back what the table held at a moment, or some partitions, by one job that writes no
-    byte.
+    """Bring back what a Delta table, or some partitions of it, held at a time or version.
 
-    Of Delta tables, as long as they keep it."""
+    One job does it, and writes no data. It is possible as long as the table keeps the replaced
+    files.
+    """
     opened = _with_history(table)
     found = opened.restore(as_of, partition or None, apply)
     delta.show_restored(opened, found, apply, as_json)
 
 
 def _with_history(table: str) -> DeltaTable:
-    """Open a table that keeps what it held.
+    """Open a table that keeps what it has replaced.
 
-    :raises TableMismatchError: it does not.
+    :raises TableMismatchError: it is not a Delta table.
     """
     return delta_table(
         table,
@@ -111,9 +116,10 @@ def retention(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show or set for how long what is replaced can be read and brought back.
+    """Show or set how long a Delta table keeps replaced files, to be read and brought back.
 
-    Of Delta tables; a purge that comes after that time removes it."""
+    The first purge after that time removes them.
+    """
     opened = _with_history(table)
     if set is None:
         before = after = opened.retention
@@ -145,7 +151,7 @@ def gc(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fold, condense and remove old records, so that they stay small. Changes no answer."""
+    """Make old records small: fold, condense and remove them. This changes no answer."""
     opened = table_of_directories(
         table,
         "its records are entries of the log, and engines need them as they are",

@@ -1,4 +1,5 @@
-"""The commands about rights and rules of a bucket: what to grant, and what to let expire."""
+"""Commands about a bucket's rights and lifecycle rules: what to grant, and which uploads to
+abort."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from .output import DRY, Apply, AsJson, Url, say
 
 
 class PolicyFor(StrEnum):
-    """Policies that can be printed: of those who work with a table, and of the bucket of logs."""
+    """The policies that can be printed: one for each role at a table, and one for a bucket with
+    Delta logs."""
 
     READER = Role.READER.value
     WRITER = Role.WRITER.value
@@ -63,8 +65,11 @@ def policy(
         bool, typer.Option("--json", help="What is printed is a JSON document in any case.")
     ] = False,
 ) -> None:
-    """Print the IAM policy of the least rights on a table, and of what submits loads of it; or the
-    bucket policy that guards the logs of Delta tables. Asks no store."""
+    """Print the IAM policy with the least rights for a role at a table.
+
+    A role is a reader, a writer, a maintainer, or an Airflow that submits loads. For delta-log,
+    print the bucket policy that guards the logs of Delta tables. No request is sent.
+    """
     if role is PolicyFor.DELTA_LOG:
         document = log_guard(TableRoot.parse(table))
         typer.echo(json.dumps(document, indent=None if as_json else 2))
@@ -94,9 +99,11 @@ def lifecycle(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print a lifecycle rule that aborts uploads nobody cleaned up, or put it into the bucket.
+    """Print a lifecycle rule that aborts old uploads, or put it into the bucket.
 
-    With --apply the bucket's other rules stay as they are."""
+    It is for uploads that nothing else has cleaned up. With --apply the bucket's other rules stay
+    as they are.
+    """
     opened = Table(table)
     rule = opened.tend(backstop(opened.root, days, max_duration, apply))
     typer.echo(json.dumps({"Rules": [rule.document()]}, indent=None if as_json else 2))

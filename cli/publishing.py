@@ -1,4 +1,4 @@
-"""The command about jobs of a Delta table that are written and not seen yet."""
+"""The command about jobs of a Delta table that are written but not visible yet."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ def publish(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish a job of a Delta table that was written with publish=False, or list those that
-    wait."""
+    """Publish a job of a Delta table, written with publish=False; or list the jobs that wait."""
     why = "a job of a table of directories is seen as it commits"
     opened = delta_table(table, why, "Write a Delta table, by layout='delta'.")
     if abort and not job:

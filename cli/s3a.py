@@ -1,4 +1,4 @@
-"""The commands about Hadoop's S3A committers: what is set and checked, what their jobs left."""
+"""Commands about Hadoop's S3A committers: their settings, the checks, and what their jobs left."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ def checks(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what is checked of S3A settings before a job is submitted; docs/s3a.md says why."""
+    """List the checks of S3A settings that are made before a job is submitted.
+
+    docs/s3a.md gives the reasons.
+    """
     from ..s3a.checks import CHECKS
 
     known = {check.id: check for check in CHECKS}
@@ -107,7 +110,10 @@ def committers(
 
 
 def _check_word(committer: str | None) -> None:
-    """:raises InvalidInputError: there is no such committer."""
+    """Check the name of a committer, if one is given.
+
+    :raises InvalidInputError: the name is invalid.
+    """
     from ..s3a.hadoop.settings import check_committer
 
     if committer is not None:
@@ -141,7 +147,10 @@ def s3a_check(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check S3A settings from files: what would be refused, what warned of. Exit code 1: errors."""
+    """Check S3A settings from files: list errors, with which a job would be refused, and warnings.
+
+    The exit code is 1 if there are errors.
+    """
     from ..s3a.checks import Severity, inspect
 
     found = inspect(_facts(conf_file, conf or (), hadoop_conf, committer, destination, accept))
@@ -195,8 +204,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _named(settings: Mapping[str, Setting]) -> str:
-    """The committer of the settings; magic where they name none that is known, so that the name is
-    found wrong."""
+    """Return the committer that the settings name. If the name is unknown, return magic: its checks
+    then report the name."""
     from ..s3a.hadoop.settings import NAME_KEY
 
     name = settings[NAME_KEY].value
@@ -204,7 +213,8 @@ def _named(settings: Mapping[str, Setting]) -> str:
 
 
 def _say_where_none(found: Sequence[object], table: str) -> None:
-    """A path with a slip of the pen looks like one whose jobs all ended well, else."""
+    """Warn if nothing was found at a path where no committer of Hadoop's has written: else a path
+    with a typing error would look like one whose jobs all ended well."""
     if not found and not is_of_hadoop(table):
         say(
             "No committer of Hadoop's has left anything there, no _SUCCESS either: see that the "
@@ -221,7 +231,7 @@ def s3a_jobs(
     staging: Staging = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what jobs of the S3A committers left, and whether they live."""
+    """List what jobs of the S3A committers have left, and whether the jobs are alive."""
     found = _found(table, dead, folder, patience=patience, deep=deep, staging=staging)
     columns = ("job", "left", "state", "silent for, s", "run", "tasks", "files", "written")
     columns += ("outstanding", "unsure", "other uploads", "destination", "why")
@@ -296,7 +306,10 @@ def s3a_recover(
 def _found(
     table: str, dead: Sequence[str] | None, folders: Sequence[str] | None, **said: Any
 ) -> tuple[RecoveredJob, ...]:
-    """:param said: further members of :class:`.s3a.recovery.liveness.RecoveryOptions`."""
+    """Recover the jobs at a table, or plan that, and return the results.
+
+    :param said: further members of :class:`.s3a.recovery.liveness.RecoveryOptions`.
+    """
     from ..committer import Table
     from ..s3a.recovery.liveness import RecoveryOptions
     from ..s3a.recovery.recover import recover_jobs
@@ -307,7 +320,8 @@ def _found(
 
 
 def _cells(job: RecoveredJob, columns: Sequence[str], why: str) -> list[Any]:
-    """Those of a job's fields that the columns name, and some that are put together."""
+    """Return the values of a job in the order of the columns. Some are fields of the job, others
+    are computed."""
     run = job.owner.run_id or job.owner.application
     made = {"run": run, "silent for, s": f"{job.silent_for:.0f}", "other uploads": job.extra}
     return [{**vars(job), **made, "why": why}[name] for name in columns]

@@ -41,9 +41,9 @@ def print_committers(
 ) -> None:
     """Print which committer a service's job would write by, for each scheme of its paths.
 
-    :raises typer.Exit: for ``s3a://`` it is none of Hadoop's.
+    :raises typer.Exit: to ``s3a://`` it would not write by one of Hadoop's.
     """
-    # On use: they need more than the other commands.
+    # Imported here: they load more than the other commands need.
     from ..committer.upkeep.access_policy import Service
     from ..s3a.hadoop import effective_settings as layers
     from ..s3a.hadoop.effective_settings import read_properties

@@ -1,4 +1,5 @@
-"""Tables that a command is given: which kind lies at the root, and which kind the command knows."""
+"""Tables that are given to commands: opens one, or refuses a layout that a command does not
+support."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from ..tables.table_at import delta_alone, opened_as_it_is
 
 
 def open_table(url: str) -> Table | DeltaTable:
-    """Open what lies at a root: a Delta table, or a table of directories."""
+    """Open the table at a root: a Delta table, or a table of directories."""
     return opened_as_it_is(Table(url))
 
 
 def table_of_directories(url: str, why: str, remedy: str) -> Table:
-    """Open a table for a command that a Delta table has no use for.
+    """Open a table of directories for a command that does not support Delta tables.
 
     :param why: what a Delta table does instead.
     :param remedy: what to do there.
@@ -29,12 +30,12 @@ def table_of_directories(url: str, why: str, remedy: str) -> Table:
 
 
 def delta_table(url: str, why: str, remedy: str) -> DeltaTable:
-    """Open a Delta table for a command that others have no use for.
+    """Open a Delta table for a command that does not support tables of directories.
 
     :param why: what a table of directories does instead.
     :param remedy: what to do there.
     :raises TableMismatchError: it is a table of directories.
-    :raises TableNotFoundError: nothing lies there.
+    :raises TableNotFoundError: there is no table.
     """
     return delta_alone(Table(url), why, remedy)
 
@@ -42,8 +43,8 @@ def delta_table(url: str, why: str, remedy: str) -> DeltaTable:
 def refuse_delta(url: str, why: str, remedy: str, client: Any = None) -> None:
     """Refuse a Delta table.
 
-    :param client: as of :class:`.Table`.
-    :raises TableMismatchError: there is one.
+    :param client: as for :class:`.Table`.
+    :raises TableMismatchError: it is a Delta table.
     """
     _refuse_delta(Table(url, client), why, remedy)
 
@@ -58,9 +59,9 @@ def _refuse_delta(opened: Table, why: str, remedy: str) -> None:
 
 
 def refuse_option(opened: object, option: str, given: object, remedy: str) -> None:
-    """Refuse an option of a command that a Delta table cannot honour.
+    """Refuse an option of a command if the table is a Delta table, which cannot honour it.
 
-    :raises TableMismatchError: it is given for a Delta table.
+    :raises TableMismatchError: the option is given, and it is a Delta table.
     """
     if given and isinstance(opened, DeltaTable):
         raise TableMismatchError(

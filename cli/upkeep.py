@@ -1,4 +1,4 @@
-"""The commands that look after destinations of whichever committer: purge, maintain."""
+"""Commands that maintain destinations of any committer: purge, maintain."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BufferDir = Annotated[
 Foreign = Annotated[bool, typer.Option(help="Abort uploads of which no job is known, too, by age.")]
 OlderThan = Annotated[float | None, age_option("With --foreign: their least age.", least="1h")]
 
-#: Outcomes of a plan: something is to be done.
+#: Outcomes in a plan that say that there is something to do.
 PLANNED = (Outcome.WOULD_FINISH, Outcome.WOULD_ABORT)
 
 
@@ -87,9 +87,11 @@ def purge(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Settle the jobs of whichever committer, and abort the uploads that nobody will complete; of
-    tables of this package, remove records nobody needs, and of Delta tables, files that no version
-    within the retention names, too."""
+    """Recover the jobs of any committer, then abort the uploads that no job will complete.
+
+    Of tables of this package it also removes old records that nothing needs; of Delta tables, also
+    files that no version within the retention names.
+    """
     from ..maintenance.destinations import NOTHING
     from ..maintenance.purging import purge_destination
     from ..maintenance.residue import find_residue
@@ -122,7 +124,7 @@ def purge(
         except ZeroRenameError as error:
             if len(places) == 1:
                 raise
-            failures.append(error)  # The others below the folder do not wait for it.
+            failures.append(error)  # Go on with the others below the folder.
             continue
         if registered and apply and (place.is_table or place.is_delta):
             own = delta_at(opened) if place.is_delta else opened
@@ -174,16 +176,18 @@ def maintain(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look after all tables below some paths, whichever committer writes them: settle jobs, purge,
-    compare what is named with what is there; of tables of this package, make records small and
-    write the index, too. Prints Markdown."""
+    """Maintain all tables below some paths, of any committer: recover jobs, purge, verify.
+
+    In tables of this package it also makes records small and writes the index; in Delta tables it
+    writes a checkpoint that is due. Prints Markdown.
+    """
     from ..maintenance.destinations import NOTHING
     from ..maintenance.residue import find_residue, residue_lines
     from ..maintenance.upkeep import as_markdown
 
     order = _order(patience, s3a_patience, staging, foreign, older_than, apply)
     for path in paths:
-        _parsed(path)  # Before anything is done to another.
+        _parsed(path)  # Refuse an invalid path before anything is done at another.
     by_path = {path: _looked_after(path, order) for path in paths}
     done = [it for found in by_path.values() for it in found]
     jobs = [job for it in done for job in it.settled]
@@ -194,7 +198,7 @@ def maintain(
             say(line)
     else:
         typer.echo(as_markdown(done, apply, residue))
-    # Its name may be a slip, by which nobody would ever look after the table.
+    # The path may be a typing error, and the table that was meant would never be maintained.
     for path in (path for path, found in by_path.items() if not found and (done or as_json)):
         say(f"{path}: {NOTHING}")
     if not apply:
@@ -214,9 +218,9 @@ def _looked_after(path: str, order: PurgeOrder) -> list[Upkeep]:
 
 
 def _places(path: str) -> list[Destination]:
-    """Tell what is to be looked after at a path: a destination, or all in a folder or a bucket.
+    """List what is to be maintained at a path: a destination, or all in a folder or a bucket.
 
-    :raises InvalidInputError: it is no path on S3.
+    :raises InvalidInputError: it is not a path on S3.
     """
     from ..committer.store.driver import connect
     from ..maintenance.destinations import destinations_in, destinations_of
@@ -229,9 +233,9 @@ def _places(path: str) -> list[Destination]:
 
 
 def _parsed(path: str) -> UploadsPath:
-    """Read a path of a bucket or of a folder.
+    """Parse the path of a bucket or of a folder.
 
-    :raises InvalidInputError: it is no path on S3, or a folder that readers skip.
+    :raises InvalidInputError: it is not a path on S3, or it is a folder that readers skip.
     """
     from ..committer.upkeep.upload_selection import UploadsPath
 
@@ -250,7 +254,10 @@ def _order(
     apply: bool,
     **of_tables: Any,
 ) -> PurgeOrder:
-    """:raises typer.BadParameter: foreign uploads without an age, or an age without them."""
+    """Build the order of a purge from the options.
+
+    :raises typer.BadParameter: foreign uploads without an age, or an age without foreign uploads.
+    """
     from ..maintenance.purging import PurgeOrder
 
     if foreign and older_than is None:

@@ -1,4 +1,4 @@
-"""The commands about uploads under way below a path: list, abort, count."""
+"""Commands about uploads under way below a path: list, abort or count them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def list_(
     price: Price = STANDARD,
     as_json: Lines = False,
 ) -> None:
-    """List them: whose each is, how old, how much it holds, and whether anybody needs it."""
+    """List uploads under way: owner, age, size, and whether a job needs them."""
     selection = _selection(older_than, job, ours, foreign)
     _UploadPrinter(as_json, price).run(path, selection, sizes=sizes)
 
@@ -81,7 +81,7 @@ def abort(
     apply: Apply = False,
     as_json: Lines = False,
 ) -> None:
-    """Abort those that nobody will complete. Dead jobs of this package are fenced first."""
+    """Abort uploads that no job will complete. Dead jobs of this package are fenced first."""
     if older_than is None:
         raise InvalidInputError(
             "uploads abort needs an age: nothing tells a foreign upload that is at work from "
@@ -108,7 +108,7 @@ def expect(
     foreign: Foreign = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Count them; exit code 1 unless there are so many."""
+    """Count uploads under way. The exit code is 1 unless there are N."""
     selection = _selection(older_than, job, ours, foreign)
     listing = _UploadPrinter(None, STANDARD)
     listing.run(path, selection)
@@ -135,9 +135,9 @@ def _selection(
 
 
 class _UploadPrinter:
-    """Prints uploads a page at a time, and counts them.
+    """Printer of uploads, a page at a time, that also counts them.
 
-    :param as_json: lines of JSON; ``None`` prints none of them.
+    :param as_json: lines of JSON; ``None`` prints neither lines nor a table.
     """
 
     def __init__(self, as_json: bool | None, price: float) -> None:
@@ -153,7 +153,7 @@ class _UploadPrinter:
     def run(
         self, path: str, selection: Selection, *, sizes: bool = False, apply: bool = False
     ) -> None:
-        """Look at the uploads below ``path``, and abort them where told to."""
+        """Sweep the uploads below ``path``; with ``apply``, abort those that may be aborted."""
         from ..committer.store.driver import connect
         from ..committer.upkeep.recovery import Outcome
         from ..committer.upkeep.unfinished import unless_begun
@@ -179,7 +179,7 @@ class _UploadPrinter:
 
     @contextmanager
     def _progress(self) -> Iterator[tuple[Progress, TaskID]]:
-        """On a terminal, how many it has seen."""
+        """Show on a terminal how many uploads were seen."""
         shown = sys.stdout.isatty()
         console = self._console if shown else Console(stderr=True)
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -208,7 +208,8 @@ class _UploadPrinter:
         return f"{self.counts.total():,} looked at, {self.counts['aborted']:,} aborted"
 
     def _total(self) -> None:
-        """What there was, on standard error, where lines of JSON are not disturbed by it."""
+        """Print the totals on standard error, so that lines of JSON on standard output stay
+        clean."""
         count = self.counts.total()
         if not count and not self.as_json:
             typer.echo("No such upload is under way there.")
