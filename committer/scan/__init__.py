@@ -1,1 +1,1 @@
-"""Lazy reads of one state of a table: conditions, columns, and the libraries that take the rows."""
+"""Lazy reads of one state of a table: conditions, columns, and the libraries that get the rows."""

@@ -1,4 +1,4 @@
-"""Table at a root as it is now: by its record, or by its files where another committer wrote it."""
+"""Table at a root as it is now: by its record, or by its files if another committer wrote it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..store.requests import Step
 
 
 def table_exists(context: Context) -> Step[bool]:
-    """Whether there is a table of this package, also one whose record is damaged."""
+    """Return whether there is a table of this package, even one whose record is damaged."""
     try:
         found = yield from find_table(context)
     except RecordDamagedError:
@@ -34,9 +34,9 @@ def table_exists(context: Context) -> Step[bool]:
 
 
 def current_table(context: Context, as_spelled: bool = False) -> Step[TableRecord | ListedTable]:
-    """A table's record; where there is none, what the files that are there come to.
+    """Read a table's record; without one, derive the table from its files.
 
-    :param as_spelled: of files, as :func:`.read_listed` has it.
+    :param as_spelled: for files, as in :func:`.read_listed`.
     :raises TableNotFoundError: no record and no files.
     :raises InvalidInputError: the root is a partition of a table.
     :raises TableMismatchError: no record, and the files are not one table, or are one of another
@@ -53,7 +53,7 @@ def current_table(context: Context, as_spelled: bool = False) -> Step[TableRecor
             except ZeroRenameError as error:
                 problem = error
             if (yield from table_exists(context)):
-                continue  # Made meanwhile: the listing may show half of its first job.
+                continue  # A table was made meanwhile: the listing may show half of its first job.
             if problem is not None:
                 raise problem from None
             if listed is None:
@@ -62,7 +62,7 @@ def current_table(context: Context, as_spelled: bool = False) -> Step[TableRecor
 
 
 def current_snapshot(context: Context, partitions: Collection[str] | None) -> Step[Snapshot]:
-    """One state of a table; of one that another committer wrote, what a listing shows.
+    """Read one state of a table; if another committer wrote it, the state that a listing shows.
 
     :param partitions: in the form in which they are stored; ``None`` for all.
     """
@@ -82,10 +82,11 @@ def current_snapshot(context: Context, partitions: Collection[str] | None) -> St
 def stored_names(
     context: Context, table: TableRecord | ListedTable, partitions: Collection[str]
 ) -> Collection[str]:
-    """Partitions as users name them, in the form in which they are stored.
+    """Convert names of partitions from users to the form in which they are stored.
 
     :param partitions: a list, or a condition that is asked about each partition.
-    :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
+    :raises InvalidInputError: a partition that this table cannot have, or a string instead of a
+        list.
     """
     return stored_in(context.root, lambda: (table.schema, table.partition_by), partitions)
 
@@ -95,7 +96,10 @@ def stored_in(
     shape: Callable[[], tuple[pa.Schema, tuple[str, ...]]],
     partitions: Collection[str],
 ) -> Collection[str]:
-    """The same, by the table's columns and partition columns, asked for only where needed."""
+    """Convert names of partitions as :func:`stored_names`; read the columns only if needed.
+
+    :param shape: returns the table's columns and partition columns.
+    """
     partitions = given_partitions(root, partitions)
     if not isinstance(partitions, tuple):
         return partitions
@@ -105,12 +109,12 @@ def stored_in(
 
 
 def given_partitions(root: TableRoot, partitions: Collection[str]) -> Collection[str]:
-    """Return the names in an argument as a tuple, whatever they come in: an array, a column of a
-    frame, what can be gone through once. A condition is returned as it is.
+    """Return the names in an argument as a tuple; return a condition unchanged.
 
-    A condition is of a class derived from ``Collection`` that is no sequence, set or mapping.
+    The names may come in any collection: an array, a column of a frame or an iterator, for example.
+    A condition is of a class derived from ``Collection`` that is not a sequence, set or mapping.
 
-    :raises InvalidInputError: a text for a list, or something else than texts.
+    :raises InvalidInputError: a string instead of a list, or items that are not strings.
     """
     is_listed = isinstance(partitions, Sequence | Set | Mapping)
     if Collection in type(partitions).__mro__ and not is_listed:

@@ -1,4 +1,4 @@
-"""Partitions that rows may be wanted of, as a collection that is not written out; and files."""
+"""Condition for partitions, as a collection without an enumeration; and the files that fit it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from ..format.records.data_file import DataFile
 
 
 class PartitionCondition(Collection[str]):
-    """Asked about each partition that a listing names, so that the heads of others are not read.
+    """Condition on partitions, asked for each partition in a listing.
+
+    So the heads of other partitions need not be read.
 
     :param row_filter: which rows are wanted.
     :param schema: the table's.
     :param partition_by: its partition columns.
-    :param named: no other partitions than these, as they are stored; ``None``: any.
+    :param named: only these partitions, as they are stored; ``None``: any.
     """
 
     def __init__(
@@ -36,11 +38,11 @@ class PartitionCondition(Collection[str]):
 
     @property
     def named(self) -> Collection[str] | None:
-        """Those by name that the condition lets through; ``None``: it chooses among any."""
+        """Partitions by name that fulfil the condition; ``None``: it chooses among any."""
         return None if self._named is None else tuple(self)
 
     def encode(self) -> str | None:
-        """The condition as a text: :meth:`.row_filter.RowFilter.encode`."""
+        """Encode the condition as a string, as :meth:`.row_filter.RowFilter.encode`."""
         return self._row_filter.encode(self._partition_by)
 
     def __contains__(self, partition: object) -> bool:
@@ -61,21 +63,23 @@ def _partition_columns(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Sch
 
 @lru_cache(maxsize=16_384)
 def _constants(partition: str, columns: pa.Schema) -> Mapping[str, pa.Scalar]:
-    """The values of a partition, which the conditions of many queries ask for."""
+    """Parse the values of a partition; cached, since conditions of many queries need them."""
     return partition_constants(partition, partition, columns, columns.names)
 
 
 def wanted_files(
     state: Snapshot, row_filter: RowFilter, named: Collection[str] | None = None
 ) -> tuple[DataFile, ...]:
-    """The files of a state that rows may be wanted of, by their partitions and by the bounds that
-    are on record of their columns. No request is sent.
+    """Return the files of a state that may hold wanted rows.
 
-    :param named: of no other partitions than these, as they are stored; ``None``: of any.
+    They are chosen by their partitions and by the recorded bounds of their columns. No request is
+    sent.
+
+    :param named: only files of these partitions, as they are stored; ``None``: of any.
     """
     found: list[DataFile] = []
     columns = _partition_columns(state.schema, state.partition_by)
-    # Of a condition on other columns the partitions' values say nothing.
+    # If the condition is on other columns, the partitions' values decide nothing.
     asks = not row_filter.columns or not {*state.partition_by}.isdisjoint(row_filter.columns)
     for name, files in state.by_partition().items():
         if named is not None and name not in named:

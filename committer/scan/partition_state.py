@@ -1,4 +1,4 @@
-"""State of one partition as its head tells it: which commit moved it last, and what it holds."""
+"""State of one partition, read from its head: its last commit, and what it holds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from ..store.requests import All, Step
 
 @dataclass(frozen=True)
 class LastCommit:
-    """The job that changed a partition's rows last: not one that only wrote them again, as a
-    compaction does, or settled a conflict over them.
+    """Job that changed a partition's rows last.
 
-    :param version: that the partition came to by it.
-    :param decided_at: by the store's clock, seconds since the epoch; ``None``: the job is not known
-        any more.
+    A job that only wrote the rows again, as a compaction does, or settled a conflict over them,
+    does not count.
+
+    :param version: the partition's version after that job.
+    :param decided_at: by the store's clock, Unix seconds; ``None``: the job is no longer known.
     """
 
     job: str | None
@@ -32,11 +33,11 @@ class LastCommit:
 
 @dataclass(frozen=True)
 class PartitionState:
-    """What a partition holds.
+    """Content of a partition.
 
-    :param etag: of the head that says so.
+    :param etag: of the head from which it was read.
     :param version: how many jobs have moved it.
-    :param last: the one that changed its rows last.
+    :param last: the job that changed its rows last.
     :param files: all files, oldest first.
     :param unfinished: a job that is committed and not applied to its end, so that readers that list
         may miss files of it or see files that it replaced.
@@ -53,7 +54,7 @@ class PartitionState:
 
     @property
     def rows(self) -> int | None:
-        """``None`` where nobody has counted those of adopted files."""
+        """Number of rows; ``None`` if it holds adopted files whose rows were not counted."""
         return rows_of(self.files)
 
     @property
@@ -64,9 +65,11 @@ class PartitionState:
 def partition_states(
     context: Context, partitions: Iterable[str]
 ) -> Step[dict[str, PartitionState]]:
-    """What partitions hold now, without those that no job has claimed: some five requests each.
+    """Read the present states of partitions: some five requests each.
 
-    :raises DamagedError: what names the files of one of them cannot be read.
+    Partitions without a head are left out.
+
+    :raises DamagedError: a record that names the files of one of them cannot be read.
     """
     found = yield from All(tuple(_partition_state(context, name) for name in partitions))
     return {state.partition: state for state in found if state is not None}
@@ -101,10 +104,12 @@ def _partition_state(context: Context, partition: str) -> Step[PartitionState | 
 def _last_commit(
     context: Context, head: PartitionHead, last: Decided | None, files: Iterable[DataFile]
 ) -> Step[LastCommit]:
-    """Find the job that changed a partition's rows last: a request for each job whose rows are
-    there, where the job that moved its head last left them as they were.
+    """Find the job that changed a partition's rows last.
 
-    :param last: the decision of that one; ``None``: it has been removed.
+    If the job that moved the head last left the rows as they were, a request is sent for each job
+    whose rows are there.
+
+    :param last: the decision of the job that moved the head last; ``None``: it has been removed.
     :param files: of the partition.
     """
     moved = LastCommit(head.last_job, head.version, None if last is None else last.date)
@@ -128,5 +133,5 @@ def _last_commit(
 
 
 def _rewritten(decided: Decided, partition: str) -> set[str]:
-    """The jobs whose rows a job has written again."""
+    """Return the jobs whose rows a job has rewritten in a partition."""
     return {job for change in decided.changes.get(partition, ()) for job in change.merged}

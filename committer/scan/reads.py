@@ -1,9 +1,9 @@
-"""Reads of tables, noted for the jobs that may come of them, and inputs that are stated.
+"""Reads of tables, recorded as inputs of later jobs; and inputs that a program states.
 
-Nothing tells a writer which readers feed it, so a job goes by all that its process has read before
-it commits, in whatever thread: of each partition by the state that was read first. Once a job has
-ended, a partition that is read again counts as it is then; what is not read again still counts,
-since a second job may be made of what the first one was made of.
+Nothing shows a writer which reads its rows come from. So a job counts everything that its process
+has read before it commits, in any thread; for each partition, the state that was read first. Once a
+job has ended, a partition that is read again counts with its new state. A partition that is not
+read again still counts, since a second job may be computed from the same rows as the first one.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from ..store.s3_urls import SCHEME
 from .partition_condition import PartitionCondition
 from .table_scan import TableScan
 
-#: Tables of one process that are noted. One that reads more serves many jobs, and which of these
-#: tables a job is made of nobody could tell: its jobs say nothing, unless they are told.
+#: Tables that are recorded for one process, at the most. A process that reads more serves many
+#: jobs, and it is unknown which of these tables each job is computed from. So its jobs record no
+#: inputs, unless the program states them.
 _MOST_TABLES = 100
-#: What nobody takes for the name of a file: it says who may read it.
+#: Parts of a URL that are credentials and not the name of a file.
 _SECRET = re.compile(r"[?&](X-Amz-|AWSAccessKeyId|Signature=|sig=|token=)", re.IGNORECASE)
 
 
 def read_of(state: Snapshot) -> TableRead:
-    """What a state is to a job that is computed from it."""
+    """Build the record of a state as an input of a job."""
     asked = state.asked
     names: Collection[str] = ()
     filters: tuple[str, ...] = ()
@@ -60,7 +61,7 @@ def read_of(state: Snapshot) -> TableRead:
 
 @dataclass(frozen=True)
 class NotedRead:
-    """What has been read of one table.
+    """Reads of one table.
 
     :param since: since the last job has ended; ``before``: before that.
     """
@@ -80,12 +81,12 @@ class NotedRead:
 
 @dataclass(frozen=True)
 class ReadLog:
-    """What a process, or an application of Spark's, has read.
+    """Reads of a process, or of a Spark application.
 
     :param tables: by their roots.
-    :param too_many: they are more than are noted.
-    :param partly: rows of single jobs were read since the last job has ended, of which nobody can
-        tell when they are stale; ``was_partly``: before that.
+    :param too_many: there are more than can be recorded.
+    :param partly: rows of single jobs were read since the last job has ended. It cannot be found
+        out when such rows are stale. ``was_partly``: the same, before that.
     """
 
     tables: Mapping[str, NotedRead] = field(default_factory=dict)
@@ -94,30 +95,30 @@ class ReadLog:
     was_partly: Annotated[bool, LEFT_OUT] = False
 
     def read_state(self, state: Snapshot) -> ReadLog:
-        """After a state was read, or the rows of one job."""
+        """Return the log with one more read: of a state, or of the rows of one job."""
         return replace(self, partly=True) if state.of_job else self.read(read_of(state))
 
     def read(self, read: TableRead) -> ReadLog:
-        """After a table was read."""
+        """Return the log with one more read of a table."""
         if self.too_many or len(self.tables.keys() | {read.table}) > _MOST_TABLES:
             return ReadLog(too_many=True)
         noted = self.tables.get(read.table, NotedRead()).read(read)
         return replace(self, tables={**self.tables, read.table: noted})
 
     def ended(self) -> ReadLog:
-        """After a job has ended, by commit or abort."""
+        """Return the log after a job has ended, by commit or abort."""
         noted = {n: NotedRead(None, it.all) for n, it in self.tables.items()}
         before = self.was_partly or self.partly
         return replace(self, tables=noted, partly=False, was_partly=before)
 
     def since(self) -> ReadLog:
-        """What was read since the last job has ended, and nothing before."""
+        """Return the log with only the reads since the last job has ended."""
         noted = self.tables.items()
         tables = {n: NotedRead(it.since) for n, it in noted if it.since}
         return replace(self, tables=tables, was_partly=False)
 
     def beside(self, other: ReadLog) -> ReadLog:
-        """What either of two has read."""
+        """Return a log with the reads of both logs."""
         both = self
         for noted in other.tables.values():
             both = both.read(noted.all) if noted.all is not None else both
@@ -130,7 +131,7 @@ class ReadLog:
 
     @property
     def inputs(self) -> Inputs:
-        """What a job is made of that commits now."""
+        """Inputs of a job that commits now."""
         if self.too_many:
             return UNKNOWN_INPUTS
         reads = (self.tables[name].all for name in sorted(self.tables))
@@ -143,7 +144,7 @@ _lock = threading.Lock()
 
 
 def note_read(state: Snapshot) -> Snapshot:
-    """Note that this process reads a state, and hand it on."""
+    """Record a snapshot as an input of later jobs of this process, and return it."""
     global _here
     with _lock:
         _here = _here.read_state(state)
@@ -151,21 +152,21 @@ def note_read(state: Snapshot) -> Snapshot:
 
 
 def note_end() -> None:
-    """Note that a job of this process has ended."""
+    """Record that a job of this process has ended."""
     global _here
     with _lock:
         _here = _here.ended()
 
 
 def noted() -> ReadLog:
-    """What this process has read."""
+    """Return the reads of this process."""
     return _here
 
 
 def forget_reads(*, before_last_job: bool = False) -> None:
-    """Let nothing that this process has read so far be an input of its jobs to come.
+    """Forget the reads of this process so far; its later jobs do not record them.
 
-    :param before_last_job: nothing that it had read when its last job ended.
+    :param before_last_job: forget only the reads from before its last job ended.
     """
     global _here
     with _lock:
@@ -173,12 +174,12 @@ def forget_reads(*, before_last_job: bool = False) -> None:
 
 
 def stated_inputs(driver: BotoDriver, inputs: Iterable[Snapshot | TableScan | str]) -> Inputs:
-    """Inputs as a program states them: a request for each foreign file.
+    """Return the inputs that a program states for a job: a request for each foreign file.
 
     :param inputs: states of tables that rows are computed from, and ``s3://bucket/key`` of files.
-        Rows of one job are no state: what is told is then not all.
-    :raises InvalidInputError: one is none of these, a file is not there, or its URL holds what
-        nobody else may know.
+        Rows of one job are not a state: the record then says that it is not complete.
+    :raises InvalidInputError: one is none of these, a file is not there, or its URL contains a
+        secret.
     """
     tables: dict[str, TableRead] = {}
     files: list[FileRead] = []
@@ -189,7 +190,7 @@ def stated_inputs(driver: BotoDriver, inputs: Iterable[Snapshot | TableScan | st
             continue
         state = it if isinstance(it, Snapshot) else it.snapshot
         if state.of_job:
-            partly = True  # It is no state that could be compared with what is there later.
+            partly = True  # Rows of one job cannot be compared with a later state.
             continue
         read = read_of(state)
         known = tables.get(read.table)
@@ -210,10 +211,10 @@ def _file(driver: BotoDriver, url: str) -> FileRead:
 
 
 def place_of(url: str) -> tuple[str, str]:
-    """Bucket and key of a foreign file.
+    """Return bucket and key of a foreign file.
 
-    :raises InvalidInputError: it is no such URL, or holds a password or signature. It is not said
-        again, since the error may be logged.
+    :raises InvalidInputError: it is not such a URL, or holds a password or signature. The error
+        does not repeat the URL, since it may be logged.
     """
     found = re.fullmatch(rf"{SCHEME}([a-z0-9][a-z0-9.-]*)/([^/].*)", url)
     if found is None or _SECRET.search(url):

@@ -1,4 +1,4 @@
-"""Lazy read of one state of a table: which partitions, rows and columns, and into what."""
+"""Lazy read of one state of a table: its partitions, rows and columns, and the result's form."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _READERS = 4
 
 @dataclass(frozen=True)
 class BegunRead:
-    """A table that a scan has begun to read.
+    """Table that a scan has begun to read.
 
-    :param shape: all columns, and those that are partition columns.
+    :param shape: returns all columns, and the names of the partition columns.
     :param snapshot: takes a state of some partitions, by name or condition, or of all.
     """
 
@@ -50,7 +50,7 @@ class BegunRead:
 
 @dataclass(frozen=True)
 class TableAccess:
-    """What a scan asks of its table.
+    """Functions of a table that a scan needs.
 
     :param begin: begins the read of one scan.
     """
@@ -62,7 +62,7 @@ class TableAccess:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """What is wanted of a table; ``None`` means all.
+    """Selection of a scan; ``None`` means all.
 
     :param partitions: as :meth:`.table.Table.snapshot` takes them.
     :param conditions: all of them must be true of a row.
@@ -83,9 +83,9 @@ def scan_plan(
     columns: Sequence[str] | None,
     limit: int | None,
 ) -> ScanPlan:
-    """Say what is wanted of a table, of a scan's arguments.
+    """Build the selection of a scan from its arguments.
 
-    :raises InvalidInputError: a text for a list, or a limit that is none.
+    :raises InvalidInputError: a string instead of a list, or an invalid limit.
     """
     if isinstance(columns, str):
         raise InvalidInputError(
@@ -105,14 +105,15 @@ def scan_plan(
 
 
 class TableScan:
-    """A read that has not begun: made by :meth:`.table.Table.scan`, sends nothing until rows,
-    files or :attr:`snapshot` are asked for. From then on it stays with the state that it found,
-    however often it is read.
+    """Lazy read of a table, made by :meth:`.table.Table.scan`.
 
-    Partitions that the filter leaves out are not looked at; files of which the table has on record
-    that no row is wanted are not opened, row groups whose statistics say so are not read, and of
-    large files only the columns asked for.
-    A comparison with null is true of no row, and one with NaN of none but ``!=``, as in Arrow.
+    It sends nothing until rows, files or :attr:`snapshot` are asked for. From then on it stays with
+    the state that it found, however often it is read.
+
+    Partitions that the filter excludes are not read. A file is not opened if the table has on
+    record that it holds no wanted row. Row groups are skipped by their statistics, and of large
+    files only the columns asked for are read. A comparison with null is true of no row, and one
+    with NaN only for ``!=``, as in Arrow.
     """
 
     def __init__(self, table: TableAccess, plan: ScanPlan, state: Snapshot | None = None) -> None:
@@ -121,12 +122,15 @@ class TableScan:
         self._state = state
 
     def filter(self, condition: Filter) -> TableScan:
-        """This scan with one more condition, true of each row: see :meth:`.table.Table.scan`."""
+        """Return this scan with one more condition, which each row must fulfil.
+
+        See :meth:`.table.Table.scan`.
+        """
         conditions = (*self._plan.conditions, condition)
         return TableScan(self._table, replace(self._plan, conditions=conditions), self._state)
 
     def select(self, *columns: str) -> TableScan:
-        """This scan with these columns, in this order."""
+        """Return this scan with these columns, in this order."""
         return TableScan(self._table, replace(self._plan, columns=columns), self._state)
 
     # What is read
@@ -135,8 +139,8 @@ class TableScan:
     def snapshot(self) -> Snapshot:
         """The state that is read.
 
-        :raises InvalidInputError: a filter that does not fit the table's columns, or a partition
-            that it cannot have.
+        :raises InvalidInputError: a filter does not fit the table's columns, or the table cannot
+            have such a partition.
         :raises TableNotFoundError: no table here.
         """
         if self._state is not None:
@@ -164,7 +168,7 @@ class TableScan:
 
     @cached_property
     def files(self) -> tuple[DataFile, ...]:
-        """The files that rows may be wanted of, as far as the table has that on record."""
+        """Files that may hold wanted rows, by what the table has on record."""
         state, named = self.snapshot, self._plan.partitions
         kept = None if named is None else self._kept(named)
         if self._row_filter is not None:
@@ -174,8 +178,10 @@ class TableScan:
         return tuple(file for file in state.files if file.partition in kept)
 
     def _kept(self, partitions: Collection[str]) -> frozenset[str]:
-        """Return the names of partitions as the state has them: what another committer wrote is
-        there as its folders are named."""
+        """Return the names of the wanted partitions as the state has them.
+
+        In a table that another committer wrote, they are the names of its folders.
+        """
         state = self.snapshot
         schema, by = state.schema, state.partition_by
         named = stored_in(state.root, lambda: (schema, by), partitions)
@@ -194,14 +200,14 @@ class TableScan:
     # Rows
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The rows as a stream of Arrow batches: at most a few batches are in memory.
+        """Return the rows as a stream of Arrow batches: at most a few batches are in memory.
 
         :raises SnapshotGoneError: a replace removed a file meanwhile; scan again.
         """
         return pa.RecordBatchReader.from_batches(self.schema, self._batches())
 
     def to_arrow(self) -> pa.Table:
-        """The rows in memory.
+        """Read the rows into memory, as an Arrow table.
 
         :raises SnapshotGoneError: a replace removed a file meanwhile; scan again.
         """
@@ -213,7 +219,7 @@ class TableScan:
             return pa.Table.from_batches([batch for batches in found for batch in batches], schema)
 
     def to_pandas(self, **options: Any) -> pandas.DataFrame:
-        """The rows as a pandas frame.
+        """Read the rows as a pandas frame.
 
         :param options: of :meth:`pyarrow.Table.to_pandas`, such as ``types_mapper``.
         """
@@ -221,13 +227,13 @@ class TableScan:
         return self.to_arrow().to_pandas(**options)
 
     def to_polars(self) -> polars.DataFrame:
-        """The rows as a Polars frame; ``.lazy()`` on it goes on lazily."""
+        """Read the rows as a Polars frame; ``.lazy()`` on it goes on lazily."""
         return _library("polars").from_arrow(self.to_arrow())
 
     def to_duckdb(
         self, name: str, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """The rows as a view of DuckDB, over Arrow memory.
+        """Read the rows, and register them as a view of DuckDB over Arrow memory.
 
         :param name: the view's.
         :param connection: where it is made; ``None``: in a new database in memory.
@@ -238,8 +244,11 @@ class TableScan:
         return made
 
     def count(self) -> int:
-        """How many rows there are: from what the table has on record where the filter, if any, is
-        about partitions alone, else by the filter's columns."""
+        """Count the rows.
+
+        If there is no filter, or it is about partitions alone, the table's records and the files'
+        footers give the number. Otherwise the filter's columns are read.
+        """
         if self._row_filter is None or self._row_filter.is_about(self.snapshot.partition_by):
             found = self._recorded_rows()
             if found is not None:
@@ -288,8 +297,11 @@ def _library(name: str) -> Any:
 
 
 def begun_ahead(sources: Iterable[Iterator[T]], width: int) -> Iterator[T]:
-    """The items of all sources, in order. Of the next ``width`` sources one item each is had, or
-    being had, ahead of its turn: so much is in memory, however long the sources are."""
+    """Yield the items of all sources, in order, while the next sources are read ahead.
+
+    One item of each of the next ``width`` sources is read ahead of its turn. No more is in memory,
+    however long the sources are.
+    """
     left = iter(sources)
     with ThreadPoolExecutor(width) as pool:
 
