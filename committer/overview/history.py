@@ -1,4 +1,4 @@
-"""History of a table: who changed what, when, and by how much, as its decisions tell."""
+"""History of a table, from its decisions: each change with its author, time and size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..store.listing import list_objects
 from ..store.requests import Step
 from .recent_jobs import PartitionChange, SeenJob, recent_jobs
 
-#: A row is a partition that a job changed; of a job that changed none, the job.
+#: One row for each partition that a job changed; one for a job that changed none.
 HISTORY = pa.schema(
     [
         ("decided_at", pa.timestamp("us", "UTC")),
@@ -33,7 +33,7 @@ HISTORY = pa.schema(
         ("rows_updated", pa.int64()),
         ("rows_deleted", pa.int64()),
         ("rows_unchanged", pa.int64()),
-        # Of the job: the same in each of its rows.
+        # These are about the job: the same in each of its rows.
         ("partitions_left", pa.int64()),
         ("bytes_read", pa.int64()),
         ("application", pa.string()),
@@ -47,7 +47,7 @@ HISTORY = pa.schema(
 
 
 def history(context: Context, most: int) -> Step[pa.Table]:
-    """As :meth:`.table.Table.history`: one request a job, and a few listings."""
+    """Build the history for :meth:`.table.Table.history`: one request a job, and a few listings."""
     if most < 1:
         raise InvalidInputError(
             f"A history of {most} jobs; nothing was read.", remedy="Ask for one job or more."
@@ -65,7 +65,7 @@ def history(context: Context, most: int) -> Step[pa.Table]:
 def _rows(job: SeenJob) -> Iterator[Mapping[str, Any]]:
     owner = job.owner
     told = {
-        # Nanoseconds of a float's seconds would be invented.
+        # Microseconds: a float of seconds has no more digits.
         "decided_at": round(job.decided_at * 1_000_000),
         "job": job.job,
         "verdict": str(job.verdict),

@@ -1,4 +1,4 @@
-"""Record of a committed job, in a table of either layout: who ran it, and whose rows it wrote."""
+"""Record of a committed job, in a table of either layout: its owner, and the origin of its rows."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ class JobRecord:
     :param by_key: whether it matched rows by key, as a merge does.
     :param inputs: what its rows were computed from.
     :param wrote: the partitions that it added files to.
-    :param origins: by partition, the jobs whose rows it wrote again, itself among them where it
-        added some; none: all rows are its own.
-    :param narrows: the run's job before, of whose partitions a plan has let it make only some
-        again; ``None``: it made all of its run's.
-    :param emptied: partitions that it replaced by nothing, each with the version that it came to;
-        ``None``: not on record.
-    :param before: partitions that the run's jobs before had written, where it made only some again.
+    :param origins: by partition, the jobs whose rows it rewrote, itself among them if it added
+        some; empty: all rows are its own.
+    :param narrows: the run's job before, if a plan let this job load only some of that job's
+        partitions again; ``None``: it loaded all of its run's.
+    :param emptied: partitions that it replaced by nothing, each with the partition's version after
+        that; ``None``: not on record.
+    :param before: if it loaded only some partitions again: those that the run's jobs before had
+        written.
     """
 
     job: str
@@ -49,7 +50,7 @@ class JobRecord:
 
 
 def record_of(decided: Decided) -> JobRecord:
-    """Tell what a decision says of its job."""
+    """Build the record of a job from its decision."""
     decision = decided.decision
     return JobRecord(
         decision.job,
@@ -74,9 +75,9 @@ def record_of(decided: Decided) -> JobRecord:
 
 
 def with_runs(records: Mapping[str, JobRecord]) -> dict[str, JobRecord]:
-    """Say of each job what the jobs of its run before had written, as far as it goes on with it.
+    """Add to each narrowing job's record the partitions that its run's earlier jobs had written.
 
-    :param records: with those of these jobs.
+    :param records: these must include the records of the earlier jobs.
     """
     return {job: replace(it, before=_before(it, records)) for job, it in records.items()}
 

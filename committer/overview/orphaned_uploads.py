@@ -1,4 +1,4 @@
-"""Orphaned uploads below a table, and what they take."""
+"""Orphaned uploads below a table, and how much they hold."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from ..upkeep.upload_selection import Selection, UploadsPath
 from ..upkeep.upload_sweep import SeenUpload, UploadSweep
 
 _DAY = 24 * 3600.0
-#: Uploads that are told one by one.
+#: Uploads that are reported one by one, at the most.
 _SHOWN = 50
 
 
 @dataclass(frozen=True)
 class OrphanedUploads:
-    """Uploads below a table that are paid for and of use to nobody.
+    """Uploads below a table that cost money and are of no use.
 
     :param uploads: the first of them.
-    :param count: of jobs of this table, holding ``bytes``.
-    :param foreign: of none that this package made, over a day old, holding ``foreign_bytes``;
-        somebody else may still need them.
-    :param needed: those that a live or committed job needs, holding ``needed_bytes``.
-    :param refused: why they cannot be told; ``""`` where they can.
+    :param count: how many were made by jobs of this package, holding ``bytes``.
+    :param foreign: how many other programs made, over a day old, holding ``foreign_bytes``; another
+        program may still need them.
+    :param needed: how many others there are, holding ``needed_bytes``: a live or committed job
+        needs them, or they are foreign and younger.
+    :param refused: why they cannot be listed; ``""`` if they can.
     """
 
     uploads: tuple[SeenUpload, ...] = ()
@@ -42,7 +43,7 @@ class OrphanedUploads:
 
 
 def find_orphaned_uploads(root: TableRoot) -> Step[OrphanedUploads]:
-    """As :meth:`.table.Table.orphaned_uploads`."""
+    """Find the uploads that :meth:`.table.Table.orphaned_uploads` reports."""
     shown: list[SeenUpload] = []
     counts, sizes = Counter[str](), Counter[str]()
 

@@ -1,8 +1,8 @@
-"""History of a partition: the jobs that changed it, as far as records lead back.
+"""History of a partition: the jobs that changed it, found by following records back in time.
 
-A head names the jobs whose files the partition holds, and the one that moved it last. What a
-decision removed carries the names of those who had written it: so one leads to the next, and no
-other decision need be read.
+A head names the jobs whose files the partition holds, and the one that moved it last. The names of
+the files that a decision removed show which jobs had written them. So each decision leads to
+earlier ones, and no other decision need be read.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ..format.records.head import HeadState, Slot
 from ..store.requests import All, Step
 from .recent_jobs import PartitionChange, SeenJob, seen_job
 
-#: Decisions that are read of one partition.
+#: Decisions that are read for one partition, at the most.
 _MOST = 200
 
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """What one job did to the partition.
+    """Change of the partition by one job.
 
-    :param version: the partition's since; 0 where the table has no heads.
+    :param version: the partition's since; 0 if the table has no heads.
     :param visible: how many of the files that it wrote the partition still holds.
     """
 
@@ -47,9 +47,9 @@ class PartitionHistory:
     :param version: how many jobs have moved it; 0: none has.
     :param claim: the job about to change it.
     :param files: what it holds, oldest first.
-    :param entries: newest first. Versions that are missing among them are of jobs that left nothing
-        which leads to them: they only emptied it, or wrote nothing.
-    :param damage: why what it holds cannot be read; ``""`` where it can.
+    :param entries: newest first. Missing versions are of jobs that left no files which lead to
+        them: they only emptied the partition, or wrote nothing.
+    :param damage: why what it holds cannot be read; ``""`` if it can.
     """
 
     partition: str
@@ -63,7 +63,9 @@ class PartitionHistory:
 def look_back(
     context: Context, partition: str, recent: Iterable[SeenJob] = ()
 ) -> Step[PartitionHistory]:
-    """As :meth:`.table.Table.partition_history`: one request a job, and a few. Changes nothing.
+    """Read a partition's history, for :meth:`.table.Table.partition_history`. Changes nothing.
+
+    One request for each job, and a few.
 
     :param recent: jobs that need not be read, and may have left no trace in the head.
     """
@@ -95,7 +97,7 @@ def _named(state: HeadState, files: Iterable[DataFile], jobs: Iterable[str]) -> 
 def _follow(
     context: Context, partition: str, named: set[str], jobs: dict[str, SeenJob]
 ) -> Step[None]:
-    """Read the decisions of jobs, and of those whose files they removed, and so on."""
+    """Read the decisions of jobs, then those of the jobs whose files they removed, and so on."""
     asked: set[str] = set()
     while named and len(asked) < _MOST:
         new = sorted(job for job in named - asked if job not in jobs)[-_MOST:]

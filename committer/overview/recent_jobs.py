@@ -1,4 +1,4 @@
-"""Recent jobs of a table: the decisions that were written last, and what each says."""
+"""Recent jobs of a table: the decisions that were written last, and their contents."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from ..format.row_changes import ChangeReads, RowChanges
 from ..store.listing import list_objects
 from ..store.requests import All, Step
 
-#: Digits of their time by which jobs are listed, one after the other until there are enough: those
-#: of two to four weeks, of one to two years, and all.
+#: Numbers of leading digits of the time in job ids. Jobs are listed by each in turn until there are
+#: enough: those of two to four weeks, of one to two years, and all.
 _DIGITS = (4, 3, 0)
 
 
 @dataclass(frozen=True)
 class PartitionChange:
-    """What a committed job did to one partition.
+    """Change of one partition by a committed job.
 
     :param base_version: the partition's version before; -1 in a table without heads.
-    :param replaced: it took the place of what was there.
-    :param files: that it wrote, of ``rows`` and ``bytes``.
-    :param adopted: files from before the table that it took over.
-    :param removed: files that it removed.
-    :param removed_jobs: who had written those, as far as their names tell.
+    :param replaced: whether it replaced what was there.
+    :param files: number of files that it wrote, of ``rows`` and ``bytes``.
+    :param adopted: number of files from before the table that it took over.
+    :param removed: number of files that it removed.
+    :param removed_jobs: the jobs that had written those, if the files' names show it.
     :param rewritten: its rows were there before, of other jobs: a compaction's, a resolution's.
-    :param row_changes: of a merge, an update or a deletion: what it did to the rows.
+    :param row_changes: of a merge, an update or a deletion: its changes of the rows.
     :param settles: it settled a conflict of runs there.
     """
 
@@ -53,11 +53,11 @@ class PartitionChange:
 
 @dataclass(frozen=True)
 class SeenJob:
-    """A job with a decision.
+    """Job with a decision.
 
-    :param decided_at: seconds since the epoch, by the store's clock.
-    :param changes: empty for an aborted job: its decision says no more than that.
-    :param change_reads: of a merge, an update or a deletion: what of the table was read.
+    :param decided_at: Unix seconds, by the store's clock.
+    :param changes: empty for an aborted job, whose decision has no changes.
+    :param change_reads: of a merge, an update or a deletion: how much of the table was read.
     """
 
     job: str
@@ -82,7 +82,7 @@ class SeenJob:
 
     @property
     def row_changes(self) -> RowChanges | None:
-        """Of a merge, an update or a deletion: what it did to the rows that it read."""
+        """Changes of rows by a merge, an update or a deletion; ``None`` for other jobs."""
         return RowChanges.told((it.row_changes for it in self.changes), self.change_reads)
 
 
@@ -90,8 +90,8 @@ class SeenJob:
 class JobManifest:
     """A job's decision, with all files that it names.
 
-    :param is_condensed: it was applied long ago, and says how many files there were, and of whom
-        none.
+    :param is_condensed: it was applied long ago, and has only the number of its files, not their
+        names.
     """
 
     job: SeenJob
@@ -101,7 +101,7 @@ class JobManifest:
 
 
 def read_job_manifest(context: Context, job: str) -> Step[JobManifest | None]:
-    """As :meth:`.table.Table.manifest`."""
+    """Read the decision that :meth:`.table.Table.manifest` returns."""
     require_job_id(job)
     decided = yield from read_decision(context, job)
     if decided is None:
@@ -112,7 +112,7 @@ def read_job_manifest(context: Context, job: str) -> Step[JobManifest | None]:
 
 
 def seen_job(decided: Decided) -> SeenJob:
-    """A decision as the overview shows it."""
+    """Summarise a decision for the overview."""
     decision = decided.decision
     changes = tuple(_change(change) for change in decision.partitions)
     return SeenJob(
@@ -147,7 +147,7 @@ def _change(change: PartitionDecision) -> PartitionChange:
 def recent_jobs(
     context: Context, now: float, most: int
 ) -> Step[tuple[list[SeenJob], list[DamagedError]]]:
-    """The jobs decided last, newest first, and what of them cannot be read.
+    """Read the jobs decided last, newest first, and an error for each decision that cannot be read.
 
     One request a job, and one for each thousand decisions of the time that is listed.
 
@@ -168,7 +168,11 @@ def recent_jobs(
 
 
 def _opened_about(context: Context, now: float, digits: int) -> Step[set[str]]:
-    """Jobs with a decision that were opened about then."""
+    """List recent jobs with a decision, by the first digits of the time in their ids.
+
+    The digits are those of ``now``, and those just before: one to two of the time spans in which
+    the digits stay the same.
+    """
     span = 32 ** (10 - digits) / 1000
     begin = sorted({job_ids_begin(at, digits) for at in (now - span, now)})
     prefix = context.root.decisions_prefix

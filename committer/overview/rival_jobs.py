@@ -1,4 +1,4 @@
-"""Rivals of a run: jobs of other runs at work on its partitions, as their open records say."""
+"""Rivals of a run: jobs of other runs that are at work on its partitions, by their open records."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ..upkeep.recovery import JudgedJob, judge_job, known
 
 @dataclass(frozen=True)
 class RivalJob:
-    """A job of another run that is at work.
+    """Job of another run that is at work.
 
     :param silent_for: seconds since its last heartbeat, by the store's clock.
-    :param partitions: the only ones that it may write; none: it does not say.
+    :param partitions: the only ones that it may write; empty: this is not known.
     """
 
     job: str
@@ -40,13 +40,14 @@ class RivalJob:
 def find_rivals(
     context: Context, partitions: Collection[str], appends: bool, run: str | None
 ) -> Step[list[RivalJob]]:
-    """Find the jobs of other runs that are at work on partitions, the oldest first. A job that is
-    aborted, or silent for so long that it counts as dead, is not at work. Two appends are no
-    rivals. A LIST, and where jobs are open two requests for each.
+    """Find the jobs of other runs that are at work on partitions, the oldest first.
 
-    :param partitions: none: any.
+    A job that is aborted, or silent for so long that it counts as dead, is not at work. Two appends
+    are not rivals. Requests: a LIST, and if jobs are open, two for each.
+
+    :param partitions: the run's partitions; empty: any.
     :param appends: whether the run appends.
-    :param run: its idempotency key, whose own jobs are no rivals.
+    :param run: its idempotency key, whose own jobs are not rivals.
     """
     jobs = sorted((yield from list_open(context)))
     if not jobs:
@@ -58,7 +59,8 @@ def find_rivals(
     judged = yield from All(tuple(or_damage(judge_job(context, job, None)) for job in jobs))
     rivals = []
     for it in judged:
-        # The decision of a damaged one cannot be read: recovery says so, and nothing ends it.
+        # If the decision cannot be read, the job is left out: recovery reports it, and waiting for
+        # it would never end.
         if it is None or isinstance(it, DamagedError) or not _is_at_work(it):
             continue
         record = it.entry.record
@@ -81,8 +83,9 @@ def _is_at_work(it: JudgedJob) -> bool:
 def stored_names(
     partitions: Collection[str], shape: tuple[pa.Schema, Sequence[str]] | None
 ) -> tuple[str, ...]:
-    """Return partitions as the table stores them: two jobs may name one in two ways, ``day=1`` and
-    ``day=01``.
+    """Return partitions in the form in which the table stores them.
+
+    Two jobs may name one partition in two ways, ``day=1`` and ``day=01``.
 
     :param shape: the table's columns and partition columns; ``None``: there is no table yet.
     """
@@ -92,8 +95,10 @@ def stored_names(
 
 
 def meet(mine: Collection[str], others: Collection[str]) -> bool:
-    """Tell whether two jobs may write the same partition: each names those that it may write, or
-    none where it may be any."""
+    """Return whether two jobs may write the same partition.
+
+    Each names the partitions that it may write, or none if it may write any.
+    """
     return not mine or not others or not set(mine).isdisjoint(others)
 
 

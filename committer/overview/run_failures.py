@@ -1,4 +1,4 @@
-"""Failures of runs that nothing has made good since."""
+"""Failures of runs that have not committed since."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..store.requests import All, ListedObject, Step
 from ..upkeep.conflict_look import GAVE_WAY, head_met, read_failure
 from .recent_jobs import SeenJob
 
-#: Seconds before now that are looked at: purges keep failures as long.
+#: Seconds before now within which failures are read: purges keep them as long.
 _SINCE = 7 * 24 * 3600.0
-#: Failures that are read; the newest.
+#: Failures that are read, at the most; the newest.
 _MOST = 100
 
 
@@ -27,8 +27,9 @@ _MOST = 100
 class RunFailure:
     """The last failure of a run that has committed nothing after it.
 
-    :param at: when it was put on record, by the store's clock.
-    :param partitions: that the run was to load, or the one it was refused; empty: not known.
+    :param at: the time of its record, by the store's clock.
+    :param partitions: those that the run was to load, or the one for which it was refused; empty:
+        not known.
     """
 
     idempotency_key: str
@@ -42,16 +43,16 @@ class RunFailure:
 
     @property
     def gave_way(self) -> bool:
-        """Whether it wrote nothing for another job's sake."""
+        """True if the run wrote nothing because it gave way to another job."""
         return self.error in GAVE_WAY
 
 
 def standing_failures(
     context: Context, now: float, recent: Iterable[SeenJob]
 ) -> Step[list[RunFailure]]:
-    """Failures of the last seven days that stand, newest first.
+    """Find failures of the last seven days after which the run has not committed, newest first.
 
-    One LIST, one request a failure, and two more for one that no recent job tells about.
+    One LIST, one request a failure, and two more for one whose run has no recent job.
 
     :param recent: jobs that are known to have been decided.
     """
@@ -71,7 +72,7 @@ def _standing(
 ) -> Step[RunFailure | None]:
     failure = yield from or_damage(read_failure(item.key))
     if not isinstance(failure, Failure):
-        return None  # Whoever can write there can write anything; the run's own log has it.
+        return None  # Damaged records are left out: the run's own log has the failure.
     since = done.get(failure.idempotency_key)
     if since is None:
         since = yield from _committed_at(context, failure.idempotency_key)
@@ -91,7 +92,7 @@ def _standing(
 
 
 def _committed_at(context: Context, idempotency_key: str) -> Step[float | None]:
-    """When the run's work was done last; ``None``: it is not, or nobody can tell."""
+    """Return the time of the run's last commit; ``None`` without one, or if it cannot be read."""
     state = yield from or_damage(read_head(context, Slot.run(context.root, idempotency_key)))
     if not isinstance(state, HeadState) or state.head.last_job is None:
         return None

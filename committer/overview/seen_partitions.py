@@ -1,4 +1,4 @@
-"""Partitions of a table as they are seen at one look: what each holds, by index or head."""
+"""Partitions of a table at about one moment: what each holds, by index or head."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from ..store.requests import All, ListedObject, Step
 
 
 class SeenState(StrEnum):
-    """What is to be said of a partition first, the most pressing last.
+    """First thing to report of a partition, the most pressing last.
 
     * ``listed``: no head; it holds what a listing shows.
     * ``emptied``: its last job left it without files.
     * ``committed``: it holds what all its jobs brought.
     * ``replaced``: it holds what a later job put in the place of earlier files.
     * ``running``: a job under way writes it.
-    * ``conflicted``: the last look for conflicts has found runs that conflict over it, and nobody
-      has settled that; or a run gave way there, and nothing has made that good.
-    * ``failed``: a run or a job that was to write it has failed, and nothing has made that good.
-    * ``unreadable``: what says which files it holds cannot be read.
+    * ``conflicted``: the last look for conflicts has found runs that conflict over it, and that is
+      not settled; or a run gave way there and has not committed since.
+    * ``failed``: a run or a job that was to write it has failed, and the run has not committed
+      since.
+    * ``unreadable``: a record that names its files cannot be read.
     """
 
     LISTED = "listed"
@@ -48,19 +49,19 @@ class SeenState(StrEnum):
 
     @property
     def pressing(self) -> int:
-        """How pressing it is, beside others."""
+        """Rank of the state by urgency; greater is more pressing."""
         return list(SeenState).index(self)
 
 
 @dataclass(frozen=True)
 class SeenPartition:
-    """A partition, and what is to be said of it first.
+    """A partition, and the first thing to report of it.
 
     :param version: how many jobs have moved it; ``None``: it has no head.
-    :param rows: ``None`` where nobody counted those of some file.
+    :param rows: ``None`` if the rows of a file were not counted.
     :param job: the last that wrote files it holds.
     :param changed_at: when its head was written last; ``None`` without one. A claim counts.
-    :param why: a sentence, for the states that want one.
+    :param why: a sentence, for the states that need one.
     """
 
     name: str
@@ -76,10 +77,10 @@ class SeenPartition:
 
 @dataclass(frozen=True)
 class PartitionsThere:
-    """What the heads of a table name, without a look at its jobs.
+    """Partitions by the heads of a table, without regard to its jobs.
 
     :param claims: the claiming job by partition.
-    :param behind_index: heads that were read because the index does not know them.
+    :param behind_index: number of heads that were read because the index does not know them.
     """
 
     partitions: Mapping[str, SeenPartition]
@@ -88,9 +89,9 @@ class PartitionsThere:
 
 
 def partitions_there(context: Context, table: TableRecord | None) -> Step[PartitionsThere]:
-    """The partitions of a table, each as its head says.
+    """Read the partitions of a table, each by its head.
 
-    :param table: ``None`` where its first job has not made it yet.
+    :param table: ``None`` if its first job has not made it yet.
     """
     if table is None:
         return PartitionsThere({}, {})
@@ -113,7 +114,7 @@ def partitions_there(context: Context, table: TableRecord | None) -> Step[Partit
     files, lost = yield from files_without_heads(context, unmoved)
     seen |= _listed(file for of_it in files.values() for file in of_it)
     if index.keys() - listing.heads.keys():
-        # The index may be younger than the listing, but not than another one.
+        # The index may be younger than the first listing of heads, but not than a second one.
         heads = yield from list_heads(context)
         lost |= find_lost_heads(context.root, known_by_index(index.values()), heads, ())
     seen |= {name: _unread(name, error, None) for name, error in lost.items()}
@@ -123,7 +124,7 @@ def partitions_there(context: Context, table: TableRecord | None) -> Step[Partit
 def _read(
     context: Context, heads: Iterable[ListedHead], seen: dict[str, SeenPartition]
 ) -> Step[dict[str, str]]:
-    """Read heads, and add what they name to ``seen``. Returns their claims."""
+    """Read heads, add their partitions to ``seen``, and return their claims."""
     listed = list(heads)
     found = yield from All(tuple(or_damage(read_head(context, head.slot)) for head in listed))
     states = [state for state in found if isinstance(state, HeadState)]
@@ -155,7 +156,7 @@ def _seen(head: ListedHead, version: int, files: tuple[DataFile, ...]) -> SeenPa
     if not files:
         state = SeenState.EMPTIED
     elif version > len(jobs):
-        # Each job moves a head once: what one of them brought is there no more.
+        # Each job moves a head once: the files of at least one of them are no longer there.
         state = SeenState.REPLACED
     last = max(jobs, default="") or None
     return _counted(head.slot.name, state, version, files, last, head.last_modified)

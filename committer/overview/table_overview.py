@@ -1,8 +1,8 @@
 """Overview of a table: every partition with its state, recent jobs, jobs under way, failures.
 
-For a page that is looked at often, by people who may not write: nothing is changed, not even a
-commit applied that is decided, which readers of rows do. The index is asked first, so that a table
-of thousands of partitions takes a few dozen requests; only heads that have changed since are read.
+It is for a page that is read often, by people who may not write. So it changes nothing; it does not
+even apply a decided commit, as readers of rows do. The index is read first, so a table of thousands
+of partitions takes a few dozen requests; only heads that have changed since are read.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .under_way import JobUnderWay, jobs_under_way
 
 @dataclass(frozen=True)
 class TableOverview:
-    """A table at one look, which is not one state of it: jobs go on meanwhile.
+    """Overview of a table. It is not one state of the table: jobs go on meanwhile.
 
-    :param now: the store's time, seconds since the epoch.
-    :param partition_by: ``None`` where its first job has not made the table yet.
+    :param now: the store's time, Unix seconds.
+    :param partition_by: ``None`` if its first job has not made the table yet.
     :param partitions: by name.
     :param jobs: decided last, newest first.
-    :param behind_index: heads that were read because the index does not know them.
+    :param behind_index: number of heads that were read because the index does not know them.
     :param notes: what could not be read, and why.
     :param conflicts: of runs over partitions, as the last look for conflicts has found them; last
         those that are settled.
@@ -57,7 +57,7 @@ class TableOverview:
 
 
 def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
-    """As :meth:`.table.Table.overview`."""
+    """Read the overview that :meth:`.table.Table.overview` returns."""
     found = yield from find_table(context)
     context, coordination = yield from known(context, found)
     table = found.record if found is not None and found.counts else None
@@ -96,7 +96,12 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
 
 
 def _uploads(context: Context) -> Step[tuple[list[ListedUpload], tuple[str, ...]]]:
-    """Uploads under way, which tell where jobs are at work; who may not list them does without."""
+    """List the uploads under way, which show where jobs are at work.
+
+    Without the right to list them, the overview goes on without them.
+
+    :returns: the uploads, and notes on what could not be listed.
+    """
     try:
         return (yield from list_uploads(context)), ()
     except StoreRefusedError as error:
@@ -111,8 +116,10 @@ def with_states(
     conflicts: Iterable[RunConflict],
     failures: Iterable[RunFailure],
 ) -> tuple[SeenPartition, ...]:
-    """Partitions by name, each with its most pressing state; those too that a job or a run was to
-    make and has not yet."""
+    """Give each partition its most pressing state, and sort by name.
+
+    Partitions that a job or a run was to make and has not made yet are added.
+    """
     seen = dict(there)
     settled: set[tuple[str, str]] = set()
     for conflict in conflicts:
@@ -127,13 +134,13 @@ def with_states(
     }
     for failure in failures:
         if failure.idempotency_key in at_work:
-            continue  # Its next try is under way.
+            continue  # Its next attempt is under way.
         kind = SeenState.CONFLICTED if failure.gave_way else SeenState.FAILED
         for partition in failure.partitions:
             if not (failure.gave_way and (partition, failure.idempotency_key) in settled):
                 _press(seen, partition, kind, failure.message)
     for job in under_way:
-        if job.decided is not Verdict.ABORT:  # Nothing of that one will be visible.
+        if job.decided is not Verdict.ABORT:  # Nothing of an aborted job will be visible.
             for partition in job.partitions:
                 _press(seen, partition, *_of_job(job))
     return tuple(seen[name] for name in sorted(seen))

@@ -1,4 +1,4 @@
-"""Jobs under way: those with an open record, and the partitions they are known to write."""
+"""Jobs under way: those with an open record, and the partitions that they are known to write."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..upkeep.recovery import JudgedJob, judge_job
 
 @dataclass(frozen=True)
 class JobUnderWay:
-    """A job that is not wholly cleaned up yet.
+    """Job that is not completely cleaned up yet.
 
     :param silent_for: seconds without a heartbeat, by the store's clock, of ``allowed``.
     :param decided: its verdict; ``None`` while it has none.
-    :param partitions: that it names, has claimed or has uploads in: an append says no more before
-        it decides.
-    :param is_dead: nobody works on it any more, as recovery takes it: it was silent for too long.
-    :param damage: what of its records cannot be read; ``""`` where all can.
+    :param partitions: those that it names, has claimed or has uploads in: of an append no more is
+        known before it decides.
+    :param is_dead: its process has ended, by recovery's rule: it was silent for too long.
+    :param damage: which of its records cannot be read, and why; ``""`` if all can.
     """
 
     job: str
@@ -41,14 +41,14 @@ class JobUnderWay:
 
     @property
     def is_running(self) -> bool:
-        """Whether somebody makes rows of it visible, or is about to."""
+        """True if a process makes rows of it visible, or may still do so."""
         return not self.is_dead and self.decided is not Verdict.ABORT
 
 
 def jobs_under_way(
     context: Context, claims: Mapping[str, str], uploads: Iterable[ListedUpload]
 ) -> Step[list[JobUnderWay]]:
-    """The open jobs, oldest first. One LIST, and two requests a job.
+    """Read the open jobs, oldest first. One LIST, and two requests a job.
 
     :param claims: the claiming job by partition.
     :param uploads: those under way below the table.
