@@ -51,7 +51,7 @@ def seconds(text: str) -> float:
 
 
 def read_by(parse: Callable[[str], T], wanted: str) -> Callable[[str], T]:
-    """Turn a parser that raises :class:`InvalidInputError` into one that raises ``ValueError``.
+    """Make a parser for texts from one for arguments: it raises ``ValueError`` instead.
 
     :param wanted: the expected form, for the error.
     """

@@ -1,7 +1,7 @@
-"""Cast of Arrow arrays, nested ones too, the fields of structs by their names.
+"""Cast of Arrow arrays, also nested ones, that matches fields of structs by name.
 
-Arrow's own cast has no kernels for dictionaries of views, which Polars hands over for its
-categories, and before 19 takes the structs of a map by the places of their fields.
+Arrow's own cast has no kernels for dictionaries of views, which Polars uses for its categories.
+Before version 19 it matches the fields of structs in a map by their positions.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -18,7 +18,8 @@ import pyarrow.types as pt
 
 from .types import annotation_of, find_column
 
-#: Types that many of Arrow's functions have no kernels for, and the same values in one that has.
+#: Types that many of Arrow's functions have no kernels for, each with a type of the same values
+#: that has kernels.
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
     (pt.is_string_view, pa.large_string()),
     (pt.is_binary_view, pa.large_binary()),
@@ -26,13 +27,13 @@ _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
 
 
 def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast an array, without copying where the layout is the same.
+    """Cast an array to a type, without copying if the layout is the same.
 
-    Structs, lists and maps are put together anew of their cast parts. So their parts may be ``not
-    null`` in ``kind`` although a null value has null parts, as Spark demands of variants.
+    Structs, lists and maps are built again from their cast parts. So a part may be ``not null`` in
+    ``kind`` although a null value has null parts, as Spark requires for variants.
 
-    :param kind: its structs have fields of the array's, by name, which may be in another case;
-        others are null.
+    :param kind: fields of its structs are found in the array by name, in any case; those that are
+        not there become null.
     :raises pyarrow.ArrowException: a value would change.
     """
     own = array.type
@@ -63,7 +64,7 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _cast_part(array: Any, names: Sequence[str], field: pa.Field) -> pa.Array:
-    """A field of an array of structs, in the type of ``field``; of nulls where it is not there."""
+    """Return a field of an array of structs, in the type of ``field``; if it is missing, nulls."""
     name = _own_name(field.name, names)
     if name not in names:
         return pa.nulls(len(array), field.type)
@@ -71,22 +72,24 @@ def _cast_part(array: Any, names: Sequence[str], field: pa.Field) -> pa.Array:
 
 
 def _own_name(name: str, names: Sequence[str]) -> str:
-    """The name by which a struct has a field."""
+    """Return the name under which a struct has a field, in any case."""
     return name if name in names else find_column(name, names) or name
 
 
 def list_layout(array: Any) -> tuple[pa.Array, pa.Array, slice]:
-    """Take a list or map apart: offsets, which elements are null, and the part of the values that
-    the offsets count from."""
+    """Split an array of lists or maps into offsets, null mask, and the used slice of the values.
+
+    The offsets count from the start of that slice.
+    """
     offsets = array.offsets
     first, last = offsets[0], offsets[-1]
     used = slice(first.as_py(), last.as_py())
-    # pyarrow takes a mask only with offsets that are no slice: a copy.
+    # pyarrow takes a mask only with offsets that are not a slice. The subtraction makes a copy.
     return pc.subtract(offsets, first).cast(pa.int32()), array.is_null(), used
 
 
 def plain_columns(table: pa.Table) -> pa.Table:
-    """The same rows, without dictionaries and views."""
+    """Return the rows of a table in types without dictionaries and views."""
     kinds = [_plain(field.type) for field in table.schema]
     columns = [
         pa.chunked_array([cast_array(chunk, kind) for chunk in column.chunks], kind)

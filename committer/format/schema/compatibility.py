@@ -1,6 +1,6 @@
-"""Compatibility of columns: those a table can have, and those of a job with a table's.
+"""Compatibility of columns: partition columns with a table, and a job's columns with a table's.
 
-The types are those of :mod:`.types`, which are reached from here. ``table.json`` has them as JSON.
+The types are those of :mod:`.types`. ``table.json`` has them as JSON.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .types import LATER, NAMES, find_column, kept_metadata, normalise
 
 
 def check_types(schema: pa.Schema, partition_by: Sequence[str]) -> None:
-    """Whether ``partition_by`` can partition a table of this normalised schema.
+    """Check that ``partition_by`` can partition a table of this normalised schema.
 
-    :raises InvalidInputError: a partition column is missing, doubled, hidden from readers or of
+    :raises InvalidInputError: a partition column is missing, named twice, hidden from readers or of
         an unfit type, or no column would be left for the files.
     """
     for column in partition_by:
@@ -45,25 +45,25 @@ def check_types(schema: pa.Schema, partition_by: Sequence[str]) -> None:
 
 
 def data_schema(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
-    """What the files hold: all columns but the partition's, with the schema's metadata."""
+    """Return the schema of the files: all columns but the partition's, with the metadata."""
     fields = [field for field in schema if field.name not in partition_by]
     return pa.schema(fields, metadata=schema.metadata)
 
 
 def is_later(field: pa.Field) -> bool:
-    """Whether a table's column came by evolution, so that files and jobs may lack it."""
+    """Return whether a table's column came by evolution, so files and jobs may lack it."""
     return LATER in (field.metadata or {})
 
 
 def check_same(table_schema: pa.Schema, job_schema: pa.Schema, *, table: str | None = None) -> None:
-    """Whether a job's columns can be written into a table of a normalised schema.
+    """Check that a job's columns can be written into a table of a normalised schema.
 
-    The order of columns is free. A job's column may be narrower where nothing is lost: null
-    into any type, smaller into larger integers, float32 into float64, decimals with fewer
-    digits, fixed-size binary into binary; the same inside structs, lists and maps. A column that
-    came by evolution may be missing: it is null in the job's files.
+    The order of columns is free. A job's column may be narrower if nothing is lost: null into any
+    type, smaller into larger integers, float32 into float64, decimals with fewer digits, fixed-size
+    binary into binary; the same inside structs, lists and maps. A column that came by evolution may
+    be missing: it is null in the job's files.
 
-    :raises TableMismatchError: names every missing, extra and different column.
+    :raises TableMismatchError: columns are missing, extra or different; the message names them all.
     """
     job_schema = normalise(job_schema)
     needed = [f for f in table_schema if f.name in job_schema.names or not is_later(f)]
@@ -82,15 +82,15 @@ def check_same(table_schema: pa.Schema, job_schema: pa.Schema, *, table: str | N
 def cast(
     batch: pa.RecordBatch, schema: pa.Schema, absent: frozenset[str] = frozenset()
 ) -> pa.RecordBatch:
-    """A batch with the columns of ``schema``, by name, in its order and types.
+    """Cast a batch to the columns of ``schema``, by name, in its order and types.
 
     :param schema: a table's normalised schema.
-    :param absent: columns that the batch may lack; they are null then.
-    :raises InvalidInputError: other columns, or a value that would change in the cast.
+    :param absent: columns that the batch may lack; they become null.
+    :raises InvalidInputError: the batch has other columns, or a value would change in the cast.
     """
     if batch.schema.equals(schema):
         return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-    # Of schemas with metadata pyarrow before 19 makes no hash.
+    # The check is cached, and pyarrow before 19 cannot hash a schema with metadata.
     _check_castable(batch.schema.remove_metadata(), schema.remove_metadata(), absent)
     columns = [
         cast_column(batch.column(field.name), field)
@@ -102,9 +102,9 @@ def cast(
 
 
 def cast_column(column: pa.Array, field: pa.Field) -> pa.Array:
-    """One column in the type of ``field``; fields of structs by their names.
+    """Cast one column to the type of ``field``; fields of structs by their names.
 
-    :raises InvalidInputError: a value would change; names the column.
+    :raises InvalidInputError: a value would change; the message names the column.
     """
     try:
         return cast_array(column, field.type)
@@ -136,7 +136,7 @@ def _case_hint(name: str, names: Iterable[str]) -> str:
 
 
 def _differences(table: Iterable[pa.Field], job: Iterable[pa.Field], path: str) -> list[str]:
-    """What keeps the fields of a job from being written as those of a table, in words."""
+    """Describe each difference for which a job's fields cannot be written as a table's."""
     wanted = {field.name: field.type for field in table}
     given = {field.name: field.type for field in job}
     prefix = f"{path}." if path else ""
@@ -150,11 +150,11 @@ def _differences(table: Iterable[pa.Field], job: Iterable[pa.Field], path: str) 
 
 
 def type_differences(table: pa.DataType, job: pa.DataType, path: str) -> list[str]:
-    """What keeps values of a type from being kept in a column of a table, in words.
+    """Describe each difference for which a table's column cannot hold values of a type.
 
     :param table: the column's type.
     :param job: the values' type, normalised.
-    :param path: the column's path, for the words.
+    :param path: the column's path, for the descriptions.
     """
     if table == job or _widens(job, table):
         return []
@@ -171,11 +171,11 @@ def type_differences(table: pa.DataType, job: pa.DataType, path: str) -> list[st
 
 
 def respelled(kind: pa.DataType, own: pa.DataType) -> pa.DataType:
-    """A type whose structs have the names of a table's fields where theirs differ from these by
-    case alone.
+    """Rename the fields of a type's structs that differ from a table's by case alone.
 
-    :param kind: of a file's column, normalised.
+    :param kind: the type of a file's column, normalised.
     :param own: the type of the table's column.
+    :returns: the type with the table's names of these fields.
     """
     if pt.is_struct(kind) and pt.is_struct(own):
         fields = []
@@ -189,9 +189,9 @@ def respelled(kind: pa.DataType, own: pa.DataType) -> pa.DataType:
 
 
 def with_lacking(kind: pa.DataType, own: pa.DataType) -> pa.DataType:
-    """Add to the structs of a type the fields that they lack and that may be null in a table.
+    """Add the nullable fields of a table's structs that a type's structs lack.
 
-    :param kind: of a file's column, normalised.
+    :param kind: the type of a file's column, normalised.
     :param own: the type of the table's column.
     """
     if pt.is_struct(kind) and pt.is_struct(own):
@@ -210,7 +210,10 @@ def with_lacking(kind: pa.DataType, own: pa.DataType) -> pa.DataType:
 def _with_parts(
     kind: pa.DataType, own: pa.DataType, changed: Callable[[pa.DataType, pa.DataType], pa.DataType]
 ) -> pa.DataType:
-    """Change the types of a list's values, or of a map's keys and values, by those of a table's."""
+    """Apply ``changed`` to the types of a list's values, or of a map's keys and values.
+
+    Other types are returned as they are.
+    """
     if pt.is_list(kind) and pt.is_list(own):
         return pa.list_(kind.value_field.with_type(changed(kind.value_type, own.value_type)))
     if pt.is_map(kind) and pt.is_map(own):
@@ -226,7 +229,7 @@ def _has(kind: pa.StructType, name: str) -> bool:
 
 
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether every value of ``source`` is one of ``target``."""
+    """Return whether every value of ``source`` is also a value of ``target``."""
     if pt.is_null(source):
         return True
     if pt.is_integer(source) and pt.is_integer(target):
@@ -241,7 +244,7 @@ def _widens(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def to_json(schema: pa.Schema) -> dict[str, Any]:
-    """A normalised schema as JSON: ``columns``, ``arrow_ipc`` (base64) and its ``sha256``."""
+    """Return a normalised schema as JSON: ``columns``, ``arrow_ipc`` (base64), its ``sha256``."""
     message = schema.serialize().to_pybytes()
     return {
         "columns": _describe_fields(schema),
@@ -251,9 +254,10 @@ def to_json(schema: pa.Schema) -> dict[str, Any]:
 
 
 def from_json(record: Mapping[str, Any]) -> pa.Schema:
-    """The inverse of :func:`to_json`.
+    """Read a schema from JSON: the inverse of :func:`to_json`.
 
-    :raises ValueError: a member is missing, damaged or contradicts another; says which.
+    :raises ValueError: a member is missing, damaged or contradicts another one; the message says
+        which.
     """
     try:
         columns, text, digest = record["columns"], record["arrow_ipc"], record["sha256"]
@@ -271,7 +275,7 @@ def from_json(record: Mapping[str, Any]) -> pa.Schema:
         raise ValueError("arrow_ipc is not the schema of a table: it is not normalised")
     if _describe_fields(schema) != columns:
         raise ValueError("columns and arrow_ipc describe different schemas")
-    return schema.with_metadata(kept_metadata(schema.metadata))  # Versions before kept all.
+    return schema.with_metadata(kept_metadata(schema.metadata))  # Former versions kept all of it.
 
 
 def _describe_fields(fields: Iterable[pa.Field]) -> list[dict[str, Any]]:
@@ -279,8 +283,10 @@ def _describe_fields(fields: Iterable[pa.Field]) -> list[dict[str, Any]]:
 
 
 def _describe(kind: pa.DataType) -> Any:
-    """A normalised type in words of our own: pyarrow's spelling may change with its version,
-    and a record must stay readable."""
+    """Return a normalised type by this package's own names.
+
+    pyarrow's names may change with its version, and a record must stay readable.
+    """
     if pt.is_struct(kind):
         return {"struct": _describe_fields(kind)}
     if pt.is_map(kind):

@@ -1,12 +1,13 @@
-"""Directory of data files without a record: which layout its paths come to, if any.
+"""Directory of data files without a record: its partitions and partition columns, if any.
 
 Files lie in Hive-style directories, at the root, or elsewhere. Partition directories make the
-layout; without any, the files at the root do. What lies at the root beside partitions, or below
-directories at the root that are not ``column=value``, is no part of the table, and is *stray*:
-tolerated, named, never read. So is a file of whatever place whose name says that it is no Parquet.
-Of a directory within a partition that is none itself (``day=1/HIVE_UNION_SUBDIR_1``) Spark and Hive
-read the rows as that partition's (``PartitioningUtils.parsePartition``); here it is a
-contradiction, since to pass it over would lose them.
+layout; without any, the files at the root do. Files at the root beside partitions, and files below
+directories at the root that are not ``column=value``, do not belong to the table. They are *stray*:
+tolerated, named, never read. So is a file in any place whose name shows that it is not Parquet.
+
+A directory within a partition may not be a partition directory itself
+(``day=1/HIVE_UNION_SUBDIR_1``). Spark and Hive read its rows as that partition's
+(``PartitioningUtils.parsePartition``). Here it is a contradiction: ignoring it would lose its rows.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from ...store.requests import ListedObject
 from ..layout import CONTROL, UNPARTITIONED, TableRoot
 from .hive_paths import is_decodable, parse_partition, partition_path, partition_values
 
-#: What Hadoop's older S3 file systems write for a directory, empty, beside it.
+#: Ending of the empty object that Hadoop's older S3 file systems write beside a directory.
 _FOLDER = "_$folder$"
-#: Names of files that hold something else than Parquet. Any other name may be of a file of rows:
-#: Hive's have no extension.
+#: Endings of files that are not Parquet. A file of any other name may hold rows: Hive's have no
+#: extension.
 _NO_PARQUET = re.compile(
     r"\.(csv|tsv|txt|jsonl?|ndjson|xml|orc|avro|crc|md5|sha\d+|log|md|html?|pdf|xlsx?|sql|py|ya?ml"
     r"|zip|tar|tgz)(\.(gz|bz2|zst|xz|lz4|snappy|bak|tmp))?$",
@@ -35,13 +36,13 @@ _NO_PARQUET = re.compile(
 
 @dataclass(frozen=True)
 class Directory:
-    """Data files below a root, by where they lie.
+    """Data files below a root, by partition.
 
-    :param partition_by: the columns of its partition directories, outermost first; empty for
-        files at the root; ``None`` where nothing is in either place.
+    :param partition_by: the columns of its partition directories, outermost first; empty for files
+        at the root; ``None``: there are no files in either place.
     :param partitions: the files of each partition.
-    :param strays: files that lie in no partition, and what is no Parquet by its name.
-    :param contradiction: why the files are not one table; ``None`` where they are.
+    :param strays: files outside partitions, and files that are not Parquet by their names.
+    :param contradiction: why the files are not one table; ``None``: they are.
     """
 
     partition_by: tuple[str, ...] | None
@@ -51,23 +52,26 @@ class Directory:
 
 
 def is_parquet(item: ListedObject) -> bool:
-    """Whether a file may hold rows, as far as its name tells."""
+    """Return whether a file may be Parquet, by its name."""
     return _NO_PARQUET.search(item.key) is None
 
 
 def is_data_file(item: ListedObject) -> bool:
-    """Whether a listed object may hold rows, as far as its size and name tell."""
+    """Return whether a listed object may hold rows, by its size and name."""
     return _is_file(item) and is_parquet(item)
 
 
 def _is_file(item: ListedObject) -> bool:
-    """Whether it does not stand for a directory: those are empty."""
+    """Return whether an object is a file; objects that stand for directories are empty."""
     return item.size > 0 and not item.key.endswith(_FOLDER)
 
 
 def visible_files(root: TableRoot, objects: Sequence[ListedObject]) -> list[ListedObject]:
-    """The files that Spark would not skip among what was listed below a root, in whatever
-    directories and of whatever kind, without those of tables that lie below it themselves."""
+    """Return the listed files below a root that Spark would not skip.
+
+    They may be in any directory and of any kind. Files of tables that lie below the root are left
+    out.
+    """
     control = f"/{CONTROL}/"
     tables = {item.key.partition(control)[0] for item in objects if control in item.key}
     below = tuple(f"{prefix}/" for prefix in tables if prefix != root.prefix)
@@ -79,7 +83,7 @@ def visible_files(root: TableRoot, objects: Sequence[ListedObject]) -> list[List
 
 
 def arrange(root: TableRoot, objects: Sequence[ListedObject]) -> Directory:
-    """The layout of what was listed below ``root``, whoever wrote it."""
+    """Arrange the objects that were listed below ``root`` into partitions, from any writer."""
     partitions: dict[str, list[ListedObject]] = {}
     strays: list[ListedObject] = []
     for item in visible_files(root, objects):
@@ -101,7 +105,10 @@ def arrange(root: TableRoot, objects: Sequence[ListedObject]) -> Directory:
 
 
 def _layouts(names: Iterable[str]) -> tuple[dict[tuple[str, ...], str], str | None]:
-    """The partition columns that directories have, each with an example, and what is none."""
+    """Find the partition columns of directories, each with an example.
+
+    The second result says which directory is not a partition, and why; ``None``: all are.
+    """
     layouts: dict[tuple[str, ...], str] = {}
     for name in names:
         try:
@@ -116,10 +123,10 @@ def _layouts(names: Iterable[str]) -> tuple[dict[tuple[str, ...], str], str | No
 
 
 def canonical_name(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> str | None:
-    """The partition that rows with this directory's values are written to.
+    """Return the partition to which rows with a directory's values are written.
 
-    :returns: another name than ``path`` where whoever made the directory spells values
-        otherwise (``month=01``); ``None`` for what is no partition of such a table.
+    :returns: it differs from ``path`` if the directory's writer has another form of the values
+        (``month=01``); ``None``: ``path`` is not a partition of such a table.
     """
     try:
         return partition_path(partition_values(path, schema, partition_by), schema)

@@ -1,16 +1,16 @@
 """Evolution of a table's columns: the changes after which every old file can still be read.
 
-A column may come that the files before do not have (they then hold null), and a type may become
-one that holds every value of the former: an integer with more bits, ``float64`` for ``float32``,
-a decimal with more digits before or after the point, anything for a column of nulls; also inside
-structs, lists and maps. That is what Delta's ``mergeSchema`` with type widening and Iceberg's
-"schema evolution" allow, without what loses something or needs old files to be rewritten.
+A column may be added (it is null in old files). A type may become one that holds every value of the
+former type: an integer with more bits, ``float64`` for ``float32``, a decimal with more digits
+before or after the point, any type for a column of nulls; also inside structs, lists and maps. This
+is what Delta's ``mergeSchema`` with type widening and Iceberg's "schema evolution" allow, except
+changes that lose something or need old files to be rewritten.
 
-A job that replaces the whole table may put other columns in the place of the table's: no old file
-is read any more.
+A job that replaces the whole table may replace its columns by others, since no old file is read
+after it.
 
-A column that came later is marked in the table's schema, since a job may still leave it out; so
-is one that the files of a job lack which began before there was a table.
+A column that was added later is marked in the table's schema, since a job may still leave it out. A
+column is also marked if the files of a job that began before there was a table lack it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from .types import LATER, normalise
 def evolved(
     table: pa.Schema, job: pa.Schema, partition_by: Sequence[str], *, url: str | None = None
 ) -> pa.Schema:
-    """The schema that holds a table's rows and a job's: ``table`` itself where that is enough.
+    """Return the schema that holds the rows of a table and of a job; ``table`` itself if it does.
 
     The table's columns come first, in their order, and then those that only the job has.
 
     :param table: a normalised schema.
-    :param job: the job's columns; those that it lacks are null in its files.
-    :raises TableMismatchError: names every column that would lose something, both types, and what
-        would be accepted; or a partition column that the job lacks or has in a wider type.
+    :param job: the job's columns; columns that it lacks are null in its files.
+    :raises TableMismatchError: a column would lose something (the message names every such column,
+        both types, and the types that would be accepted), or the job lacks a partition column or
+        has it in a wider type.
     """
     job = normalise(job)
     problems: list[str] = []
@@ -65,10 +66,12 @@ def evolved(
 def holding(
     table: pa.Schema, files: pa.Schema, partition_by: Sequence[str], *, url: str | None = None
 ) -> pa.Schema:
-    """The schema by which files can be read beside a table's: as :func:`evolved`, and columns that
-    they lack are marked as later ones; ``table`` itself where it says all that.
+    """Return the schema by which a table's files and further files can be read together.
 
-    :param files: the columns that the files have.
+    It is made as by :func:`evolved`, and columns that the further files lack are marked as later
+    ones. It is ``table`` itself if nothing changes.
+
+    :param files: the columns that the further files have.
     :raises TableMismatchError: as :func:`evolved`.
     """
     schema = evolved(table, files, partition_by, url=url)
@@ -79,12 +82,12 @@ def holding(
 
 
 def lacked_of(schema: pa.Schema) -> tuple[str, ...]:
-    """The columns of a table that its files may lack."""
+    """Return the columns of a table that its files may lack."""
     return tuple(field.name for field in schema if is_later(field))
 
 
 def lacking(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
-    """A schema of which files may lack these columns."""
+    """Mark columns of a schema as such that files may lack."""
     fields = [_later(field) if field.name in names else field for field in schema]
     return pa.schema(fields, metadata=schema.metadata)
 
@@ -96,11 +99,12 @@ def _later(field: pa.Field) -> pa.Field:
 def overwritten(
     table: pa.Schema, job: pa.Schema, partition_by: Sequence[str], *, url: str | None = None
 ) -> pa.Schema:
-    """A job's columns in the place of the table's: ``table`` itself where they are the same. Those
-    that name partitions keep their types.
+    """Return a job's columns as the table's new ones; ``table`` itself if they are the same.
+
+    Partition columns keep the table's types.
 
     :param table: a normalised schema; ``job`` has its partition columns.
-    :raises TableMismatchError: a partition column is of a type that the table's does not hold.
+    :raises TableMismatchError: a partition column has a type that the table's type does not hold.
     """
     job = normalise(job)
     problems = []
@@ -121,7 +125,10 @@ def overwritten(
 def _joined(
     field: pa.Field, job: pa.Schema, partition_by: Sequence[str], problems: list[str]
 ) -> pa.Field:
-    """A column of the table in a type that holds the job's values, too."""
+    """Return a column of the table in a type that also holds the job's values.
+
+    ``problems`` gets a description of each difference for which there is no such type.
+    """
     if field.name not in job.names:
         if field.name in partition_by:
             problems.append(f"{field.name}, a partition column, is missing")
@@ -138,8 +145,11 @@ def _joined(
 
 
 def joined_type(own: pa.DataType, given: pa.DataType) -> pa.DataType | None:
-    """The type of the two that holds the values of both; inside nested ones, of each part. Structs
-    keep the order of the table's fields, by which Spark has described them."""
+    """Return the type of the two that holds the values of both; ``None``: neither does.
+
+    In nested types this is decided for each part. Structs keep the order of the table's fields, in
+    which Spark has described them.
+    """
     if not type_differences(own, given, ""):
         return own
     if pt.is_struct(own) and pt.is_struct(given):
@@ -162,7 +172,7 @@ def joined_type(own: pa.DataType, given: pa.DataType) -> pa.DataType | None:
 
 
 def _accepted(own: pa.DataType) -> str:
-    """What a column of a type can hold or become, in words."""
+    """Describe the types that a column of a type can hold or become."""
     if pt.is_integer(own):
         return "any integer of its kind, narrower or wider"
     if pt.is_decimal(own):

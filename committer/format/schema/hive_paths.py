@@ -1,18 +1,18 @@
-"""Partition values as directory names, the way Hive and Spark write them, and back.
+"""Partition values as directory names, in the form that Hive and Spark write, and back.
 
 A partition is named by its path below the table, such as ``year=2013/name=M%2FS``. Escaping is
 Spark's ``ExternalCatalogUtils.escapePathName``: control characters, DEL and ``" # % ' * / : = ?
-\\ { [ ] ^`` become ``%XX``, all else stays, spaces and non-ASCII letters too. Values are written
-as Spark casts them to strings (timestamps in UTC), and read back by the table's schema: nothing
-is guessed from a value's looks.
+\\ { [ ] ^`` become ``%XX``; all else stays, even spaces and non-ASCII letters. Values are written
+as Spark casts them to strings (timestamps in UTC). They are read back by the types of the table's
+schema: no type is guessed from the text of a value.
 
-pyarrow, pandas, DuckDB and Polars escape more than Spark, and non-ASCII letters as the bytes of
-their UTF-8: ``Z%C3%BCrich``. Spark itself writes no ``%80`` to ``%FF``, so they mean UTF-8 in
-any case, although Spark reads them as two letters.
+pyarrow, pandas, DuckDB and Polars escape more than Spark does, and non-ASCII letters as the bytes
+of their UTF-8: ``Z%C3%BCrich``. Spark itself never writes ``%80`` to ``%FF``, so here they always
+mean UTF-8, although Spark reads them as two letters.
 
 Null and the empty string both become ``__HIVE_DEFAULT_PARTITION__``, which reads back as null:
-Spark does so, and a directory cannot tell them apart. What would change without anyone noticing
-is refused instead: a value that *is* that name, one whose directory Spark skips (it ends in
+Spark does so, and a directory cannot distinguish them. A value that would change unnoticed is
+refused instead: a value that *is* that name, a value whose directory Spark skips (it ends in
 ``._COPYING_``), and characters that S3's XML requests cannot carry.
 """
 
@@ -50,15 +50,16 @@ _TIME = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
 
 
 def escape(text: str) -> str:
-    """``text`` as a part of a directory name."""
+    """Escape a text for use in a directory name."""
     return _SPECIAL.sub(lambda found: f"%{ord(found.group()):02X}", text)
 
 
 def unescape(text: str) -> str:
-    """The inverse of :func:`escape`. ``%XX`` is a byte of UTF-8, and a percent sign before anything
-    else stands for itself.
+    """Unescape a text: the inverse of :func:`escape`.
 
-    :raises InvalidInputError: bytes that are not UTF-8.
+    ``%XX`` is a byte of UTF-8. A percent sign before other characters stands for itself.
+
+    :raises InvalidInputError: the bytes are not UTF-8.
     """
     try:
         return _ESCAPED.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode(), text)
@@ -72,7 +73,7 @@ def unescape(text: str) -> str:
 
 
 def is_decodable(path: str) -> bool:
-    """Tell whether the escaped bytes of a partition's directories are UTF-8."""
+    """Return whether the escaped bytes in a partition's path are UTF-8."""
     try:
         unescape(path)
     except InvalidInputError:
@@ -81,15 +82,18 @@ def is_decodable(path: str) -> bool:
 
 
 def is_read_alike_by_spark(path: str) -> bool:
-    """Tell whether Spark's own reader takes a partition's directories for the values that they have
-    here: it reads ``%C3%BC`` as two letters."""
+    """Return whether Spark's own reader finds the same values in a partition's path.
+
+    Spark reads ``%C3%BC`` as two letters.
+    """
     return _BEYOND_ASCII.search(path) is None
 
 
 def check_column(name: str) -> None:
-    """Whether a column can name a partition directory.
+    """Check that a column's name can be part of a partition directory's name.
 
-    :raises InvalidInputError: it is empty, or its directory is one that readers skip.
+    :raises InvalidInputError: the name is empty, readers skip its directories, or it has characters
+        that a request cannot carry.
     """
     remedy = "Rename the column, or partition by another."
     if not name:
@@ -104,7 +108,7 @@ def check_column(name: str) -> None:
 
 
 def check_partition_type(column: str, kind: pa.DataType) -> None:
-    """Whether values of a type can be directory names and be read back.
+    """Check that values of a type can be directory names and be read back.
 
     :raises UnsupportedTypeError: binary, nested, null, duration, interval and extension types.
     """
@@ -117,16 +121,16 @@ def check_partition_type(column: str, kind: pa.DataType) -> None:
 
 
 def format_values(column: str, values: pa.Array) -> list[str]:
-    """Escaped directory values of an array of a partition column, one per element.
+    """Return the escaped directory value of each element of a partition column's array.
 
     :param column: the column's name, for messages.
-    :param values: of a type that :func:`check_partition_type` lets pass.
+    :param values: an array of a type that :func:`check_partition_type` accepts.
     :raises InvalidInputError: a value that no directory can hold unchanged.
     """
     check_partition_type(column, values.type)
     formatter, _ = cast(_Codec, _codec(values.type))
     try:
-        # Shortest digits of a 32-bit float are Arrow's to find: as_py() widens it first.
+        # Arrow finds the shortest digits of a 32-bit float; as_py() would widen it first.
         python = (values.cast(pa.string()) if pt.is_floating(values.type) else values).to_pylist()
     except (OverflowError, UnicodeDecodeError, ValueError) as error:
         raise InvalidInputError(
@@ -138,12 +142,13 @@ def format_values(column: str, values: pa.Array) -> list[str]:
 
 
 def partition_path(values: Mapping[str, Any], schema: pa.Schema | None = None) -> str:
-    """The canonical name of a partition: ``year=2013/day=1``.
+    """Return the canonical name of a partition: ``year=2013/day=1``.
 
     :param values: Python values by column, outermost first; empty for an unpartitioned table.
-    :param schema: the table's schema, whose types the values are converted to; without it
-        each value is written by its Python type.
-    :raises InvalidInputError: a value that no directory can hold, or that is not of its type.
+    :param schema: the table's schema, to whose types the values are converted; without it each
+        value is written by its Python type.
+    :raises InvalidInputError: a value that no directory can hold, or that is not of its column's
+        type.
     """
     parts = []
     for column, value in values.items():
@@ -155,10 +160,10 @@ def partition_path(values: Mapping[str, Any], schema: pa.Schema | None = None) -
 
 
 def parse_partition(path: str) -> list[tuple[str, str]]:
-    """Columns and raw values of a partition path, which may come from anywhere.
+    """Split a partition's path, from any writer, into columns and raw values.
 
-    :returns: unescaped column and *still escaped* value, outermost first; nothing for
-        :data:`.layout.UNPARTITIONED`. (Unescaped, null and a string could not be told apart.)
+    :returns: unescaped column and *still escaped* value, outermost first; an empty list for
+        :data:`.layout.UNPARTITIONED`. (Unescaped, null could not be distinguished from a string.)
     :raises InvalidInputError: not a path of ``column=value`` directories, or escaped bytes that
         are not UTF-8.
     """
@@ -184,7 +189,7 @@ def parse_partition(path: str) -> list[tuple[str, str]]:
 
 
 def as_spark_writes(path: str) -> str:
-    """Name a partition as Spark names its directories, whether its values are escaped or plain.
+    """Name a partition as Spark names its directories; values may be escaped or plain.
 
     :raises InvalidInputError: see :func:`parse_partition`.
     """
@@ -193,9 +198,9 @@ def as_spark_writes(path: str) -> str:
 
 
 def partition_values(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> dict[str, Any]:
-    """The values of a partition, as Python objects of the types in the table's schema.
+    """Return the values of a partition, as Python objects of the types in the table's schema.
 
-    Foreign spellings are read as Spark reads them: ``month=01`` is 1.
+    Other forms of a value are read as Spark reads them: ``month=01`` is 1.
 
     :raises InvalidInputError: other columns or another order than the table's, or a value that
         is not of its column's type.
@@ -213,12 +218,12 @@ def partition_values(path: str, schema: pa.Schema, partition_by: Sequence[str]) 
 
 
 def normalise_partition(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> str:
-    """A partition as a user names it, in the canonical form that its rows are written under.
+    """Return the canonical name of a partition that a user names.
 
-    Takes escaped and plain values alike (``ts=2013-01-01 00:00:00``), the columns in any order and
-    case, and a slash at either end.
+    A user may write values escaped or plain (``ts=2013-01-01 00:00:00``), columns in any order and
+    case, and slashes at both ends.
 
-    :raises InvalidInputError: see :func:`partition_values`; also a plain ``/`` in a value.
+    :raises InvalidInputError: see :func:`partition_values`; also for a plain ``/`` in a value.
     """
     path = path.strip("/")
     named = parse_partition(path)
@@ -230,8 +235,10 @@ def normalise_partition(path: str, schema: pa.Schema, partition_by: Sequence[str
 
 
 def spelled_as_stored(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> str:
-    """Return a partition's name as the table stores it; a name of none that the table can have as
-    it is: of another job, which is refused for it."""
+    """Return a partition's name as the table stores it.
+
+    A name that the table cannot have is returned as it is: a job that names it is refused later.
+    """
     try:
         return normalise_partition(path, schema, partition_by)
     except InvalidInputError:
@@ -239,7 +246,7 @@ def spelled_as_stored(path: str, schema: pa.Schema, partition_by: Sequence[str])
 
 
 def _check_characters(text: str, what: str) -> None:
-    """Refuse what neither UTF-8 nor the XML of S3's requests (DeleteObjects) can carry."""
+    """Refuse characters that UTF-8, or the XML of S3's requests (DeleteObjects), cannot carry."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -314,7 +321,7 @@ _Codec = tuple[Callable[[Any], str], Callable[[str], Any]]
 
 
 def _codec(kind: pa.DataType) -> _Codec | None:
-    """How values of a type are written and read; ``None`` if they cannot be."""
+    """Return the writer and the parser for values of a type; ``None``: it is not supported."""
     if isinstance(kind, pa.BaseExtensionType):
         return None
     return next((codec for holds, codec in _CODECS if holds(kind)), None)
@@ -336,8 +343,10 @@ def _read_bool(text: str) -> bool:
 
 
 def _write_float(shortest: str) -> str:
-    """Java's spelling of the shortest digits, as Spark has it: ``1.0E10``, ``NaN``. It has no
-    plus sign, which some URL decoders take for a space."""
+    """Return a float's shortest digits in Java's form, as Spark has it: ``1.0E10``, ``NaN``.
+
+    That form has no plus sign, which some URL decoders take for a space.
+    """
     if shortest.lstrip("-") in ("nan", "inf"):
         return "NaN" if "nan" in shortest else shortest.replace("inf", "Infinity")
     number = Decimal(shortest)
@@ -372,7 +381,7 @@ def _read_date(text: str) -> dt.date:
 
 
 def _trim(text: str) -> str:
-    """Without the zeros that end a fraction of a second."""
+    """Remove the zeros at the end of a fraction of a second."""
     return text.rstrip("0").removesuffix(".") if "." in text else text
 
 
@@ -382,7 +391,8 @@ def _write_timestamp(value: dt.datetime) -> str:
     return _trim(value.isoformat(sep=" "))
 
 
-#: As written; also with a ``T``, and with a zone (for types that have one).
+#: Parses timestamps in the form in which they are written; also with a ``T``, and with a zone (for
+#: types that have one).
 _read_timestamp = _reader(_TIMESTAMP, dt.datetime.fromisoformat)
 
 

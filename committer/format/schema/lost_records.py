@@ -1,4 +1,4 @@
-"""Lost records: what is said where a head or a record is gone that others know of."""
+"""Lost records: errors for a head or a record that is missing although others name it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from ...errors import DamagedError
 from ..layout import TableRoot, job_in_key
 from .directory import Directory
 
-#: Where users read on.
+#: Reference to the guide, for remedies.
 PAGE = "The guide *My records are gone* says what can be done."
 
 
 def head_lost(root: TableRoot, partition: str, known_by: str) -> DamagedError:
-    """What is said of a partition that has no head.
+    """Build the error for a partition whose head is missing.
 
     :param known_by: the record that names the partition.
     """
@@ -26,7 +26,7 @@ def head_lost(root: TableRoot, partition: str, known_by: str) -> DamagedError:
 
 
 def records_lost(root: TableRoot, key: str) -> DamagedError:
-    """What is said of a file of this package's that no record tells of."""
+    """Build the error for a file of this package that no record names."""
     return DamagedError(
         "A data file carries the id of a job of which no record is here: the table's records "
         "are gone, or the file is another table's. A listing would count what was replaced or "
@@ -41,7 +41,7 @@ def records_lost(root: TableRoot, key: str) -> DamagedError:
 
 
 def table_lost(root: TableRoot) -> DamagedError:
-    """What is said of a table whose ``table.json`` alone is gone."""
+    """Build the error for a table whose ``table.json`` is missing while its heads are there."""
     return DamagedError(
         "table.json is gone, and heads of the table's partitions are there: its columns and "
         "layout are not known. Nothing was read or changed.",
@@ -53,9 +53,9 @@ def table_lost(root: TableRoot) -> DamagedError:
 
 
 def refuse_orphans(root: TableRoot, directory: Directory) -> None:
-    """Refuse to count files with ids of jobs where no table of this package is on record.
+    """Refuse files with a job id at a root without a record of a table.
 
-    :raises DamagedError: there are some.
+    :raises DamagedError: there are such files.
     """
     for items in directory.partitions.values():
         for item in items:
@@ -64,5 +64,5 @@ def refuse_orphans(root: TableRoot, directory: Directory) -> None:
 
 
 def named_by(root: TableRoot, job: str) -> str:
-    """How a decision is called in these errors."""
+    """Name a job's decision for these errors."""
     return f"the decision of {job} ({root.decision_key(job)})"

@@ -1,5 +1,6 @@
-"""Folders of other table formats: their own log says which of the files below count, and a listing
-shows replaced and deleted rows too. Such a folder is never read, adopted or written to here.
+"""Folders of other table formats, which are never read, adopted or written to here.
+
+Their own log says which files count; a listing would also show replaced and deleted rows.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ DELTA_LOG = "_delta_log"
 
 
 class OtherFormatError(TableMismatchError):
-    """A folder belongs to a table format of its own.
+    """Error for a folder that belongs to another table format.
 
-    :param format_name: which.
+    :param format_name: the name of that format.
     """
 
     format_name: str = ""
@@ -30,13 +31,13 @@ class OtherFormatError(TableMismatchError):
 
 @dataclass(frozen=True)
 class OtherFormat:
-    """A table format of others.
+    """Another table format.
 
-    :param folder: where its log lies in the table's root.
-    :param log: a pattern of names of the log's files, as far as they tell the format.
-    :param reader: what reads such a table.
-    :param sweep: what its engines call the clean-up that deletes all files below its root that its
-        log does not name; ``""``: they have none.
+    :param folder: the folder of its log in a table's root.
+    :param log: a pattern for names of files in the log that show the format.
+    :param reader: the call that reads such a table, for the error's remedy.
+    :param sweep: the engines' name of the clean-up that deletes all files below the root that the
+        log does not name; ``""``: they have no such clean-up.
     """
 
     name: str
@@ -47,7 +48,8 @@ class OtherFormat:
 
 
 _ANY = r"."
-#: The first that fits counts: a Delta table that Iceberg's readers may read, too, has both logs.
+#: The first format that fits counts: a Delta table that Iceberg's readers can also read has both
+#: logs.
 FORMATS = (
     OtherFormat(
         DELTA,
@@ -76,7 +78,7 @@ FORMATS = (
 def refuse_other_format(root: TableRoot, keys: Iterable[str]) -> None:
     """Refuse a folder that belongs to another table format.
 
-    :param keys: all that a listing shows below the root.
+    :param keys: all keys that a listing shows below the root.
     :raises TableMismatchError: a log of another format lies in the root, or in a partition's
         directory.
     """
@@ -88,15 +90,15 @@ def refuse_other_format(root: TableRoot, keys: Iterable[str]) -> None:
 def find_log(root: TableRoot, keys: Iterable[str]) -> tuple[OtherFormat, str] | None:
     """Find the log of another table format in a root or in a partition's directory.
 
-    :param keys: all that a listing shows below the root.
-    :returns: the format, and the key of a file of its log; ``None`` where there is none.
+    :param keys: all keys that a listing shows below the root.
+    :returns: the format, and the key of a file of its log; ``None``: not found.
     """
     logs = {found.folder: found for found in FORMATS}
     seen: dict[str, str] = {}
     for key in keys:
         folders = key.removeprefix(f"{root.prefix}/").split("/")
         name = folders.pop()
-        # Below another folder it is the log of a table there, whose files are not of this one.
+        # A log below any other folder belongs to another table, whose files are not this table's.
         while folders and "=" in folders[0]:
             folders.pop(0)
         its = logs.get(folders[0]) if folders else None
@@ -106,8 +108,9 @@ def find_log(root: TableRoot, keys: Iterable[str]) -> tuple[OtherFormat, str] | 
 
 
 def refuse_other_logs(folders: Sequence[TableRoot]) -> Step[None]:
-    """Refuse folders that belong to another table format, where nobody has listed them yet: a
-    request for each folder and format.
+    """Refuse folders of another table format, without a listing of them.
+
+    Requests: one for each folder and format.
 
     :raises TableMismatchError: a log of another format lies in one of them.
     """
@@ -119,8 +122,10 @@ def refuse_other_logs(folders: Sequence[TableRoot]) -> Step[None]:
 
 
 def first_of_log(folder: TableRoot, its: OtherFormat) -> Step[str | None]:
-    """Find the first file of a format's log in a folder, by its key: one request for each thousand
-    files or folders there."""
+    """Find the key of the first file of a format's log in a folder.
+
+    Requests: one for each thousand files or folders there.
+    """
     prefix = f"{folder.prefix}/{its.folder}/"
 
     def tells(item: ListedObject) -> bool:
@@ -131,7 +136,7 @@ def first_of_log(folder: TableRoot, its: OtherFormat) -> Step[str | None]:
 
 
 def delta_error(root: TableRoot, key: str) -> OtherFormatError:
-    """Build the error for a Delta table where a table of directories is asked for."""
+    """Build the error for a Delta table where a table of directories was expected."""
     return _belongs_to(root, FORMATS[0], key)
 
 

@@ -1,9 +1,9 @@
-"""Spark's schema in the metadata of Parquet files, kept in step with a table that evolves.
+"""Spark's schema in the metadata of Parquet files, updated when a table's columns evolve.
 
-Spark takes a file's columns from this JSON where it is there (``ParquetFileFormat.readSchema``),
-so one that lacks a column hides it. Where Spark has described a column whose type stands, its
-description stays (variants, char, user-defined types); others are described as Spark would read
-them.
+If a file has this JSON, Spark takes the file's columns from it (``ParquetFileFormat.readSchema``),
+so a column that the JSON lacks is hidden. If Spark has described a column and its type has not
+changed, its description is kept (variants, char, user-defined types). Other columns are described
+as Spark would read them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import pyarrow.types as pt
 
 from .types import NAMES
 
-#: Where Spark keeps the schema of a Parquet file (``ParquetReadSupport.SPARK_METADATA_KEY``).
-#: Partition columns are not in it: they are not in the file either.
+#: Metadata key of Spark's schema of a Parquet file (``ParquetReadSupport.SPARK_METADATA_KEY``).
+#: Partition columns are not in that schema: they are not in the file either.
 ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 def merged_metadata(
     schema: pa.Schema, table: pa.Schema, job: pa.Schema, partition_by: Sequence[str]
 ) -> dict[bytes, bytes] | None:
-    """Metadata of an evolved schema: the table's and the job's, Spark's description anew.
+    """Merge the metadata of a table's and a job's schema, with Spark's description updated.
 
-    :param schema: the evolved columns; ``table`` and ``job`` those that they came from.
+    :param schema: the evolved columns; they come from those of ``table`` and ``job``.
     """
     metadata = {**(job.metadata or {}), **(table.metadata or {})}
     if ROW_METADATA not in metadata:
@@ -48,9 +48,9 @@ def merged_metadata(
 
 
 def renamed(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """Columns by other names, in their order, also where Spark has described them.
+    """Rename the columns of a schema, also in Spark's description of them.
 
-    :param names: one for each column.
+    :param names: the new name of each column, in order.
     """
     own = dict(zip(schema.names, names, strict=True))
     fields = [field.with_name(own[field.name]) for field in schema]

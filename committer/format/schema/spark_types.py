@@ -1,7 +1,7 @@
-"""Types that Spark lacks: how it sees a table's columns, and columns of it in the table's types.
+"""Types that Spark lacks: a table's types as Spark reads them, and back again.
 
-Spark has no unsigned integers and no binary of a fixed width. It reads such columns in the smallest
-of its types that holds their values, and hands the rows back in that type.
+Spark has no unsigned integers and no binary of a fixed width. It reads such a column in the
+smallest of its types that holds the column's values, and returns the rows in that type.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.types as pt
 
-#: Normalised types that Spark lacks, and the smallest of its types that holds their values.
+#: Normalised types that Spark lacks, each with the smallest of its types that holds their values.
 _WIDENED: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
     (pt.is_uint8, pa.int16()),
     (pt.is_uint16, pa.int32()),
@@ -22,7 +22,7 @@ _WIDENED: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
 
 
 def seen_by_spark(kind: pa.DataType) -> pa.DataType:
-    """Return the Arrow type of the column that Spark makes of a normalised type."""
+    """Return the Arrow type in which Spark reads a normalised type."""
     for holds, widened in _WIDENED:
         if holds(kind):
             return widened
@@ -36,7 +36,7 @@ def seen_by_spark(kind: pa.DataType) -> pa.DataType:
 
 
 def is_variant(kind: pa.DataType) -> bool:
-    """Tell whether an Arrow struct is Spark's form of a variant."""
+    """Return whether an Arrow struct is Spark's form of a variant."""
     index = kind.get_field_index("metadata") if pt.is_struct(kind) else -1
     if index < 0 or kind.get_field_index("value") < 0:
         return False
@@ -44,10 +44,12 @@ def is_variant(kind: pa.DataType) -> bool:
 
 
 def in_own_types(schema: pa.Schema, table: pa.Schema) -> pa.Schema:
-    """Give columns of Spark the types of a table's columns that Spark sees in those types.
+    """Give columns that come from Spark the types of the table's columns.
 
-    :param schema: normalised, its columns named as the table's.
-    :param table: the table's.
+    Only types in which Spark reads the table's columns are changed.
+
+    :param schema: Spark's columns, normalised and named like the table's.
+    :param table: the table's schema.
     """
     for index, field in enumerate(schema):
         if field.name in table.names:

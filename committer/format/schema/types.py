@@ -1,7 +1,7 @@
-"""The types a table's columns can have, and what others become.
+"""Types that a table's columns can have, and the conversion of other types to them.
 
 A table's schema is *normalised*: one Arrow type for each kind of value, chosen so that pyarrow,
-Spark and DuckDB all read back what was written. What each type becomes (:func:`normalise`):
+Spark and DuckDB all read back what was written. :func:`normalise` converts types as follows:
 
 ===========================================  ================================================
 bool, int8…64, uint8…64, float32, float64    unchanged (Spark reads uint64 as decimal(20,0))
@@ -26,13 +26,13 @@ list, large_list, fixed_size_list            list, its field named ``element``
 struct, map                                  of normalised fields
 ===========================================  ================================================
 
-A cast that would lose something (nanoseconds below a microsecond) is refused when the value is
-met. Refused outright: unions, run-end encoded arrays, list views (pyarrow 26 casts them to
+A cast that would lose something (nanoseconds below a microsecond) is refused at the first such
+value. Always refused are unions, run-end encoded arrays, list views (pyarrow 26 casts them to
 broken arrays), calendar intervals, other extension types, decimals beyond 38 digits, structs
 without fields, and names that differ only in case.
 
-Every column is nullable whatever a batch says: Spark sends ``not null`` for columns that merely
-happen to hold no null."""
+Every column is nullable, even if a batch says ``not null``: Spark also sends that for columns that
+merely happen to hold no null."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ from ...errors import InvalidInputError, UnsupportedTypeError
 
 _UTC = "UTC"
 _MAX_DIGITS = 38
-#: The Spark that wrote a file. It takes dates before 1582 of files without it for possibly Julian.
+#: The version of Spark that wrote a file. In files without it, Spark takes dates before 1582 for
+#: possibly Julian.
 SPARK_VERSION = b"org.apache.spark.version"
-#: Marks of a file whose dates and instants are by the Julian calendar before 1582: see
-#: :mod:`.parquet.calendars`.
+#: Marks of a file whose dates and instants before 1582 are Julian: see :mod:`.parquet.calendars`.
 SPARK_LEGACY_DATETIME = b"org.apache.spark.legacyDateTime"
 SPARK_LEGACY_INT96 = b"org.apache.spark.legacyINT96"
 SPARK_TIME_ZONE = b"org.apache.spark.timeZone"
 HIVE_PROLEPTIC = b"writer.date.proleptic"
-#: The first Spark that writes by the Gregorian calendar unless it is told otherwise.
+#: The first version of Spark that writes by the Gregorian calendar by default.
 _GREGORIAN_SPARK = b"3.1.0"
-#: Descriptions of other frames than the table: pandas' index, another writer's Arrow schema, the
+#: Metadata that is not true of the table: pandas' index, another writer's Arrow schema, and the
 #: calendar of the file that rows were read from (rows in Arrow are by the Gregorian one).
 _DROPPED_METADATA = frozenset(
     {
@@ -63,34 +63,39 @@ _DROPPED_METADATA = frozenset(
         *(SPARK_LEGACY_DATETIME, SPARK_LEGACY_INT96, SPARK_TIME_ZONE),
     }
 )
-#: Field ids name columns of the file they were read from, not of this table.
-#: :data:`LATER` is said by the table alone.
+#: Metadata of columns that is not true of the table: field ids name columns of the file that rows
+#: were read from, and :data:`LATER` is set by the table alone.
 _DROPPED_FIELD_METADATA = frozenset({b"PARQUET:field_id", b"zero_rename.later"})
-#: Marks a column in a table's schema that came by evolution: files before do not have it, and jobs
+#: Marks a column in a table's schema that came by evolution: older files do not have it, and jobs
 #: may leave it out.
 LATER = b"zero_rename.later"
-#: Marks a column, or a field in one, whose values in files have an annotation of Parquet's that no
-#: plain type of Arrow stands for: its value is the annotation's name.
+#: Marks a column, or a field in one, whose values have an annotation in Parquet files for which
+#: Arrow has no plain type. Its value is the annotation's name.
 ANNOTATION = b"zero_rename.annotation"
-#: The types of such values by the annotation, and Arrow's extension types for them.
+#: Types of the values of annotated columns, by annotation.
 ANNOTATED = {b"UUID": pa.binary(16), b"JSON": pa.string()}
+#: Annotations by the name of Arrow's extension type.
 _EXTENSIONS = {"arrow.uuid": b"UUID", "arrow.json": b"JSON"}
 
 
 def find_column(name: str, names: Iterable[str]) -> str | None:
-    """The column of a table that a name means in whatever case: no two differ by that alone."""
+    """Return the column of a table that a name means, in any case.
+
+    No two columns of a table differ by case alone.
+    """
     return next((own for own in names if own.lower() == name.lower()), None)
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:
-    """The schema a table has whose first job sends ``schema``; see the module's table.
+    """Convert a schema to the types that a table can have; see the table above.
 
-    Metadata of the schema is kept and reaches the footers of the Parquet files, so that a
-    Spark job can hand over its own schema; pandas' is dropped, and what says of the file that
-    the rows were read from that its calendar is another one.
+    Metadata of the schema is kept and written to the footers of the Parquet files, so a Spark job
+    can pass its own schema. Dropped are pandas' metadata, and marks of another calendar in the file
+    that the rows were read from.
 
-    :raises UnsupportedTypeError: a type no table can hold; names the column's path.
-    :raises InvalidInputError: no columns, or names that are equal but for case.
+    :raises UnsupportedTypeError: a type that a table cannot hold; the message names the column's
+        path.
+    :raises InvalidInputError: there are no columns, or names that differ only in case.
     """
     if not len(schema):
         raise InvalidInputError(
@@ -100,7 +105,7 @@ def normalise(schema: pa.Schema) -> pa.Schema:
 
 
 def kept_metadata(metadata: dict[bytes, bytes] | None) -> dict[bytes, bytes] | None:
-    """The metadata of rows' schema that is true of a table's files, too."""
+    """Return the metadata of a schema that is also true of the table's files."""
     kept = _keep(metadata, _DROPPED_METADATA) or {}
     if kept.get(SPARK_VERSION, _GREGORIAN_SPARK) < _GREGORIAN_SPARK:
         del kept[SPARK_VERSION]
@@ -142,7 +147,7 @@ def _normal_field(field: pa.Field, name: str, path: str, nullable: bool = True) 
 
 
 def annotation_of(kind: pa.DataType) -> bytes | None:
-    """The annotation of Parquet's that an extension type of Arrow stands for."""
+    """Return the Parquet annotation of an extension type of Arrow; ``None``: not supported."""
     if not isinstance(kind, pa.BaseExtensionType):
         return None
     return _EXTENSIONS.get(kind.extension_name)
@@ -213,7 +218,7 @@ _SIMPLE = (
     (pt.is_time, pa.time64("us")),
     (pt.is_duration, pa.duration("us")),
 )
-#: What types without parameters are called, in records and by Spark.
+#: Names of types without parameters: in records, and in Spark.
 NAMES = {
     kind.id: names
     for kind, *names in (

@@ -1,8 +1,8 @@
-"""Whole numbers as Arrow has them, made without pandas.
+"""Whole numbers as arrays and scalars of Arrow, made without an import of pandas.
 
-The first array or scalar that a process lets pyarrow make of a value of Python's imports pandas,
-if that is installed: 0.2 s of CPU and 36 MB, in each new worker of a Spark application. Made of
-bytes they are the same.
+When pyarrow makes the first array or scalar of a process from a Python value, it imports pandas, if
+that is installed: 0.2 s of CPU and 36 MB, in each new worker of a Spark application. Arrays made
+from bytes are the same, and import nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 def whole_numbers(values: Sequence[int], kind: pa.DataType) -> Any:
     """Make an array of integers without nulls.
 
-    :param kind: a type of integers.
-    :raises OverflowError: one does not fit the type.
+    :param kind: an integer type.
+    :raises OverflowError: a value does not fit the type.
     """
     size, signed = kind.bit_width // 8, not str(kind).startswith("u")
     packed = b"".join(value.to_bytes(size, sys.byteorder, signed=signed) for value in values)
@@ -26,5 +26,5 @@ def whole_numbers(values: Sequence[int], kind: pa.DataType) -> Any:
 
 
 def whole_number(value: int, kind: pa.DataType) -> pa.Scalar:
-    """Make a scalar of an integer; the rest as :func:`whole_numbers` has it."""
+    """Make a scalar of an integer, as :func:`whole_numbers` makes an array."""
     return whole_numbers([value], kind)[0]
