@@ -1,12 +1,12 @@
-"""Access policies of the least rights: what readers, writers and maintainers of a table may do, and
-what submits their jobs to a service.
+"""Access policies with the least rights: for readers, writers and maintainers of a table, and for
+Airflow when it submits jobs to a service.
 
-Each action is needed by some request of this package, and no other is sent
-(``tests/cli/test_policy.py`` takes them away one by one, ``tests/operators/test_services.py`` holds
-a service's against what was called). Conditions on the prefix are of the kind *IfExists*: without
-it the answer about an object that is not there becomes 403, since that question names no prefix (S3
-User Guide, "Amazon S3 condition keys"). What a service's actions are on, and in which form, is said
-by the Service Authorization Reference.
+Each action is needed by some request of this package, and the package needs no other actions
+(``tests/cli/test_policy.py`` takes them away one by one; ``tests/operators/test_services.py``
+compares a service's actions with the calls that were made). Conditions on the prefix are of the
+kind *IfExists*. Without it the answer about a missing object becomes 403, since that request names
+no prefix (S3 User Guide, "Amazon S3 condition keys"). The Service Authorization Reference says
+which resources a service's actions apply to, and in which form.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from ..store.fast_root import FastPlace, FastRoot
 
 
 class Role(StrEnum):
-    """Who works with a table. A writer can also recover, purge, verify and adopt, and loads the
-    package that a submitter has put beside the table; a maintainer besides asks what uploads hold,
-    and what the bucket's lifecycle rules are. Airflow is a writer that puts the package there, and
-    has a service run the application."""
+    """A role of a program that works with a table.
+
+    A writer can also recover, purge, verify and adopt, and downloads the package that a submitter
+    has put beside the table. A maintainer can also list the parts of uploads and read the bucket's
+    lifecycle rules. Airflow is a writer that uploads the package and starts the application on a
+    service."""
 
     READER = "reader"
     WRITER = "writer"
@@ -34,8 +36,8 @@ class Role(StrEnum):
 
 
 class Service(StrEnum):
-    """What runs an application for one of Airflow's operators. Those that are none of AWS know
-    their own rights."""
+    """A service that runs the application of one of Airflow's operators. The services outside AWS
+    have rights of their own, which this module does not know."""
 
     EMR_SERVERLESS = "emr-serverless"
     EMR_STEPS = "emr-steps"
@@ -51,8 +53,8 @@ def _calls(service: str, *operations: str) -> tuple[str, ...]:
 
 _SERVERLESS = "arn:aws:emr-serverless:*:*:/applications/{}"
 _CONTAINERS = "arn:aws:emr-containers:*:*:/virtualclusters/{}"
-#: By service, what its operator calls on which resource; the braces are for the id of the
-#: application, cluster or virtual cluster, or the name of the job.
+#: The calls of each service's operator, by the resource that they apply to. The braces stand for
+#: the id of the application, cluster or virtual cluster, or for the name of the job.
 _CALLS: Mapping[Service, Mapping[str, tuple[str, ...]]] = {
     Service.EMR_SERVERLESS: {
         _SERVERLESS: _calls(
@@ -65,7 +67,7 @@ _CALLS: Mapping[Service, Mapping[str, tuple[str, ...]]] = {
             "elasticmapreduce",
             *("AddJobFlowSteps", "ListSteps", "DescribeStep", "CancelSteps", "DescribeCluster"),
         ),
-        # For a cluster that is named by job_flow_name.
+        # For a cluster that is given by its name, job_flow_name.
         "*": _calls("elasticmapreduce", "ListClusters"),
     },
     Service.EMR_CONTAINERS: {
@@ -78,7 +80,7 @@ _CALLS: Mapping[Service, Mapping[str, tuple[str, ...]]] = {
         )
     },
 }
-#: The services that a job's role is passed to when it is started.
+#: The services that receive a job's role when the job is started.
 _PASSED_TO = {Service.EMR_SERVERLESS: "emr-serverless.amazonaws.com"}
 _READING = ("s3:GetObject",)
 _WRITING = ("s3:PutObject", "s3:AbortMultipartUpload")
@@ -96,18 +98,20 @@ def access_policy(
     job_role: str = "arn:aws:iam::*:role/*",
     key: str | None = None,
 ) -> dict[str, Any]:
-    """A policy document, for a user, a role or a group: it names no principal.
+    """Return the policy document of a role. It can be attached to a user, a role or a group, since
+    it names no principal.
 
-    :param fast: where jobs' files lie first; of the keys that are used there only what is about its
-        bucket is needed.
+    :param fast: the fast root where jobs' files lie first. Credentials that are used there only
+        need only the statements about its bucket.
     :param packages: where submitters put the package, ``bucket/prefix/``; ``None`` for the folder
-        of the table's bucket that they choose themselves.
-    :param service: of Airflow's operator; for :attr:`Role.AIRFLOW` alone.
+        of the table's bucket that they choose by default.
+    :param service: the service of Airflow's operator; for :attr:`Role.AIRFLOW` only.
     :param of: the id of the service's application, cluster or virtual cluster, or its job's name.
     :param job_role: the ARN of the role that jobs run under.
-    :param key: the KMS key that the table is encrypted with, by its ARN, id or alias; ``None``:
-        none, or one whose own policy grants its use.
-    :raises InvalidInputError: no service for Airflow, or one for another role; or no KMS key.
+    :param key: the KMS key that the table is encrypted with: its ARN, id or alias; ``None``:
+        the table has no key, or the key's own policy grants its use.
+    :raises InvalidInputError: a service is missing for Airflow, or given for another role; or the
+        KMS key is invalid.
     """
     if (role is Role.AIRFLOW) != (service is not None):
         raise InvalidInputError(
@@ -125,7 +129,7 @@ def access_policy(
         | {"Condition": {"StringLikeIfExists": {"s3:prefix": f"{root.prefix}/*"}}},
     ]
     if writes:
-        # DeleteObjects is a request to the bucket, and Ceph wants the right on its ARN, too.
+        # DeleteObjects is a request to the bucket, and Ceph demands the right on its ARN, too.
         statements.append(_allow("Removals", ("s3:DeleteObject",), inside, bucket))
         package = packages or f"{root.bucket}/{PACKAGES}/"
         statements += _of_package(package, root.bucket, puts=role is Role.AIRFLOW)
@@ -144,9 +148,10 @@ def access_policy(
 
 
 def _of_tries(root: TableRoot, bucket: str) -> dict[str, Any]:
-    """Looking whether runs have written by one of Hadoop's committers, whose ledger lies beside the
-    table (:mod:`~.s3a.runs.ledger`): before a load, in maintenance and for conflicts. To write by
-    them needs more."""
+    """Allow listing the ledger of runs by Hadoop's committers (:mod:`~.s3a.runs.ledger`).
+
+    It lies beside the table. Loads, maintenance and searches for conflicts list it to see whether
+    runs have written by one of these committers. Writing by them needs more rights."""
     parent, _, name = root.prefix.rpartition("/")
     ledger = "/".join(filter(None, (parent, CONTROL, "s3a-runs", name)))
     condition = {"StringLikeIfExists": {"s3:prefix": f"{ledger}/*"}}
@@ -154,8 +159,8 @@ def _of_tries(root: TableRoot, bucket: str) -> dict[str, Any]:
 
 
 def _of_fast_root(place: FastPlace, listing: tuple[str, ...], writes: bool) -> list[dict[str, Any]]:
-    """What the table's own bucket needs for its objects, where some of them lie first. Uploads are
-    listed there without a prefix."""
+    """Allow requests to the bucket of a fast root, like those to the table's own bucket. Uploads
+    are listed there without a prefix."""
     bucket = f"arn:aws:s3:::{place.root.bucket}"
     inside = f"{bucket}/{place.there}*"
     condition = {"StringLikeIfExists": {"s3:prefix": f"{place.there}*"}}
@@ -169,9 +174,10 @@ def _of_fast_root(place: FastPlace, listing: tuple[str, ...], writes: bool) -> l
 
 
 def _of_key(key: str, writes: bool) -> dict[str, Any]:
-    """The use of a KMS key by the store: to read, which uploads in parts do, too, and to write. A
-    policy names no alias as a resource (AWS KMS Developer Guide, "Using aliases to control
-    access")."""
+    """Allow the store to use a KMS key: to read, which multipart uploads need too, and to write.
+
+    An alias cannot be the resource of a policy, so it is a condition (AWS KMS Developer Guide,
+    "Using aliases to control access")."""
     Encryption.named(Algorithm.SSE_KMS, key)
     actions = ("kms:Decrypt", *(("kms:GenerateDataKey",) if writes else ()))
     alias = key if key.startswith("alias/") else "".join(key.partition(":alias/")[1:])[1:]
@@ -182,9 +188,10 @@ def _of_key(key: str, writes: bool) -> dict[str, Any]:
 
 
 def _of_package(place: str, known: str, puts: bool) -> list[dict[str, Any]]:
-    """Loading the package; and looking whether it is there, and putting it there.
+    """Allow downloading the package and, for a submitter, checking for it and uploading it.
 
-    :param known: the bucket that may be listed already.
+    :param puts: whether the role uploads the package.
+    :param known: the bucket that the role may list already.
     """
     bucket, _, prefix = place.partition("/")
     actions = (*_READING, *(("s3:PutObject",) if puts else ()))

@@ -1,10 +1,10 @@
-"""Adoption: heads for partitions that have files from before the table and no head that moved.
+"""Adoption of files from before the table: heads for partitions whose head has never moved.
 
-Each is an append without rows: a job claims the partitions, lists them, and its decision names
-their files as adopted. So adoption needs no rule of its own beside writers, readers and recovery.
+An adoption is an append without rows: a job claims the partitions, lists them, and its decision
+names their files as adopted. So it needs no rules of its own beside writers, readers and recovery.
 
-The footer of every file is read before that: columns that the table does not have, and wider types,
-become the table's by the same jobs. A partition is left where one of its files does not fit.
+The footer of every file is read before that. The same jobs give the table the columns that it does
+not have, and the wider types. A partition is skipped if one of its files does not fit.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from ..format.schema.other_formats import refuse_other_logs
 from ..scan.current_table import current_table
 from ..store.requests import All, ListedObject, Step
 
-#: Partitions that one job takes: it holds their claims while it lists them.
+#: How many partitions one job adopts at most: it holds their claims while it lists them.
 _AT_ONCE = 500
-#: How often partitions that another committer makes meanwhile are looked for.
+#: How often adoption lists again for partitions that another committer made meanwhile.
 _ROUNDS = 8
 
 
 class AdoptAction(StrEnum):
-    """What became of a partition. Left: it cannot be adopted as it is."""
+    """Outcome for one partition. ``LEFT``: it cannot be adopted as it is."""
 
     WOULD_ADOPT = "would-adopt"
     ADOPTED = "adopted"
@@ -60,10 +60,10 @@ class AdoptAction(StrEnum):
 
 @dataclass(frozen=True)
 class AdoptedPartition:
-    """A partition that has files and no head that names any.
+    """A partition that has files but no head that names any of them.
 
-    :param files: how many; ``bytes`` theirs.
-    :param reason: why it is left; empty for others.
+    :param files: the number of these files; ``bytes``: their size.
+    :param reason: why it cannot be adopted; empty for other actions.
     """
 
     partition: str
@@ -75,14 +75,14 @@ class AdoptedPartition:
 
 @dataclass(frozen=True)
 class AdoptReport:
-    """What adoption found and did.
+    """Report of an adoption.
 
-    :param partition_by: the table's partition columns, also of one that is yet to be made.
+    :param partition_by: the table's partition columns, also if the table is yet to be made.
     :param readers_list: readers of the table list its files besides its heads.
-    :param columns: those that files have and the table had not, and those that become wider, each
-        with its type.
-    :param unfit: why files of partitions that have heads are not shown whole, by key: they were
-        adopted by a version that did not read their footers.
+    :param columns: the columns that the table takes over from files, and those that become wider;
+        each with its type.
+    :param unfit: by key of a file in a partition with a head, why readers do not see all of its
+        columns: it was adopted by a version that did not read footers.
     """
 
     partition_by: tuple[str, ...]
@@ -99,11 +99,11 @@ def adopt(
     schema: pa.Schema | None = None,
     partition_by: tuple[str, ...] | None = None,
 ) -> Step[AdoptReport]:
-    """Make heads for all partitions that have files and none; then let readers go by heads alone.
+    """Make heads for all partitions that have files but no head; then let readers use heads only.
 
-    :param apply: ``False`` only says what would be done.
-    :param schema: with ``partition_by``, of a table that is yet to be made.
-    :raises InvalidInputError: a table of coordination *none*, which has no heads.
+    :param apply: ``False`` only reports what would be done.
+    :param schema: with ``partition_by``: those of a table that is yet to be made.
+    :raises InvalidInputError: the table has coordination *none*, and so no heads.
     """
     found = yield from find_table(context)
     spec = _spec(found, owner, schema, partition_by)
@@ -112,13 +112,14 @@ def adopt(
     unfit: Mapping[str, str] = {}
     failed: ZeroRenameError | None = None
     for _ in range(_ROUNDS):
-        found = yield from find_table(context)  # Before the look: that is what it is a look after.
+        # Before the listing: _note() writes on this state of table.json, so it must be the older.
+        found = yield from find_table(context)
         listed = yield from list_table(context, columns)
         looked, _ = yield from find_unadopted(context, spec.schema, columns, listed)
         try:
             spec, looked, unfit = yield from _with_columns(context, spec, looked, listed)
         except SnapshotGoneError as error:
-            # It was listed, and a job that was committed has removed it since.
+            # A committed job has removed a file after it was listed.
             failed = error
             continue
         failed = None
@@ -130,9 +131,10 @@ def adopt(
             for start in range(0, len(wanted), _AT_ONCE):
                 yield from _take(context, spec, wanted[start : start + _AT_ONCE])
             if not wanted and _brings_columns(context, found, spec):
-                yield from _take(context, spec, ())  # Those of files that heads name already.
+                # Files that heads name already have columns that the table does not have.
+                yield from _take(context, spec, ())
         except (TableMismatchError, SnapshotGoneError) as error:
-            # A file came, or changed, after the look: its footer is read in the next round.
+            # A file came, or changed, after the listing: the next round reads its footer.
             failed = error
             continue
         failed = None
@@ -143,7 +145,8 @@ def adopt(
         raise failed
     now = yield from find_table(context)
     if now is not None and now.record.adopting and apply:
-        yield from confirm(context, now)  # Others were too busy.
+        # Other committers added partitions in every round: put "unadopted" back.
+        yield from confirm(context, now)
         now = yield from find_table(context)
     lists = now is None or not now.counts or now.record.unadopted
     ordered = tuple(entries[name] for name in sorted(entries))
@@ -151,7 +154,7 @@ def adopt(
 
 
 def _brings_columns(context: Context, found: FoundTable | None, spec: JobSpec) -> bool:
-    """Whether a table that is there does not have all columns of a job yet."""
+    """Return whether the job would give an existing table new columns or wider types."""
     if found is None or not found.counts:
         return False
     own, url = found.record, context.root.url
@@ -172,10 +175,11 @@ def _with_columns(
     looked: Mapping[str, AdoptedPartition],
     listed: Mapping[str, Sequence[ListedObject]],
 ) -> Step[tuple[JobSpec, dict[str, AdoptedPartition], dict[str, str]]]:
-    """The job by whose columns readers see all that the files hold, the partitions with those left
-    that have a file which does not fit, and why files of the others do not, by key.
+    """Return the job with the columns of all files, the partitions, and why files do not fit.
 
-    The footers of all files that this package did not write, and readers see or will see, are read.
+    The footers of all files are read that this package did not write, and that readers see or will
+    see. A partition to be adopted that has a file which does not fit is returned as ``LEFT``. The
+    last mapping has the reasons, by key, for files in partitions with heads.
     """
     columns = spec.partition_by or ()
     foreign = [
@@ -233,10 +237,11 @@ def find_unadopted(
     partition_by: Sequence[str],
     listed: Mapping[str, Sequence[ListedObject]],
 ) -> Step[tuple[dict[str, AdoptedPartition], dict[str, DamagedError]]]:
-    """The partitions with files that no head names, each to be adopted or left; and of these why
-    some have lost their heads.
+    """Find the partitions with files that no head names, and those whose head is lost.
 
     :param listed: a table's data files, by partition.
+    :return: by partition, whether it can be adopted; and the error of each whose head is lost,
+        which is ``LEFT`` in the first mapping.
     """
     heads = yield from list_heads(context)
     states = yield from All(tuple(read_head(context, heads[name].slot) for name in heads))
@@ -250,7 +255,7 @@ def find_unadopted(
         damage = lost.get(name)
         files = listed[name] if damage else found.get(name, ())
         if not files or (own is None and is_decodable(name)):
-            continue  # No files that anybody reads: verify names them.
+            continue  # No reader sees these files: verify names them.
         reason = "" if damage is None else str(damage)
         if own is None and damage is None:
             reason = "the escaped bytes of its directory's name are not UTF-8; rename the directory"
@@ -270,14 +275,15 @@ def _take(context: Context, spec: JobSpec, partitions: Sequence[str]) -> Step[No
 def _note(
     context: Context, found: FoundTable | None, taken: Collection[str], looked: Collection[str]
 ) -> Step[bool]:
-    """Say in ``table.json`` what readers must do after a look, if the note still is as it was
-    before that; whether no other look is due.
+    """Write into ``table.json`` whether readers list files, unless it has changed since ``found``.
 
-    Another committer may have made partitions since the look. So *unadopted* becomes *adopting*,
-    with which readers go by heads alone, and only after another look nothing: whoever meets the
-    note of an adoption that died in between puts *unadopted* back.
+    Another committer may have made partitions since the listing. So *unadopted* first becomes
+    *adopting*, with which readers use heads only. After one more listing *adopting* is removed. If
+    the adoption dies in between, the next job or recovery that finds *adopting* puts *unadopted*
+    back.
 
-    :param looked: the partitions that were found, ``taken`` those of them that have heads now.
+    :param looked: the partitions that were found; ``taken``: those of them that have heads now.
+    :return: ``True`` if no further listing is needed.
     """
     if found is None or not found.counts:
         return not taken
@@ -292,7 +298,7 @@ def _note(
 
 
 def adopt_current(context: Context, owner: Owner, apply: bool) -> Step[AdoptReport]:
-    """As :meth:`.table.Table.adopt`."""
+    """Adopt the files of a table, or of a directory without one (:meth:`.table.Table.adopt`)."""
     found = yield from current_table(context, as_spelled=True)
     if isinstance(found, ListedTable):
         return (yield from adopt(context, owner, apply, found.schema, found.partition_by))

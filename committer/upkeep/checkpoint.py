@@ -1,4 +1,4 @@
-"""Checkpoint: files that lie only in a table's fast root are copied into it, by plain jobs."""
+"""Checkpoint of a table: jobs copy files that lie only in its fast root into the table itself."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ..format.records.data_file import DataFile
 from ..store.fast_root import FastRoot, is_fast
 from .problem import Problem
 
-#: Seconds after which what no checkpoint has copied is worth a word.
+#: Seconds after which files that no checkpoint has copied are reported.
 _LATE = 24 * 3600.0
-#: Bytes of partitions that one job copies, unless one alone has more: what is copied again where
-#: another job changes one of them meanwhile.
+#: Bytes of partitions that one job copies, unless a single partition has more. If another job
+#: changes one of them meanwhile, all of them are copied again.
 _TOGETHER = 256 * 1024 * 1024
 
 
 class CheckpointOrder(StrEnum):
-    """Which partitions are copied first: those whose files are the oldest, or the newest, from
-    which all others could be made again (Tachyon's edge, Li et al. 2014)."""
+    """Order in which partitions are copied: those with the oldest or with the newest files first.
+    From the newest all others could be computed again (Tachyon's edge, Li et al. 2014)."""
 
     CREATION = "creation"
     LATEST = "latest"
 
 
 class CheckpointAction(StrEnum):
-    """What became of a partition. Changed meanwhile: another job did, whose files the next
-    checkpoint copies; nothing of it was touched. Lost: a file is not there any more."""
+    """Outcome for one partition. ``CHANGED_MEANWHILE``: another job changed it, so nothing of it
+    was copied; the next checkpoint copies that job's files. ``LOST``: a file is missing."""
 
     WOULD_COPY = "would copy"
     COPIED = "copied"
@@ -40,11 +40,10 @@ class CheckpointAction(StrEnum):
 
 @dataclass(frozen=True)
 class NotDurable:
-    """What of a partition lies only in a fast root.
+    """Files of a partition that lie only in a fast root.
 
-    :param files: how many of its files; so too ``rows`` and ``bytes``.
-    :param since: when the job of the oldest of them began, by its driver's clock; seconds since
-        the epoch.
+    :param files: the number of these files; ``rows`` and ``bytes``: theirs.
+    :param since: when the job of the oldest of them began, by its driver's clock; Unix seconds.
     """
 
     partition: str
@@ -56,7 +55,7 @@ class NotDurable:
 
 @dataclass(frozen=True)
 class Checkpointed:
-    """What became of a partition of which some files lay only in a fast root.
+    """Outcome for a partition that had files only in a fast root.
 
     :param job: the job that copied them.
     """
@@ -71,20 +70,20 @@ class Checkpointed:
 
 @dataclass(frozen=True)
 class CheckpointPlan:
-    """Partitions to be copied together, and the state that they were found in."""
+    """Partitions that one job copies, and the snapshot that they were found in."""
 
     snapshot: Snapshot
     lacking: tuple[NotDurable, ...]
 
     def told(self, action: CheckpointAction, job: str | None = None) -> list[Checkpointed]:
-        """What became of them."""
+        """Return the outcome of each partition."""
         return [
             Checkpointed(it.partition, action, it.files, it.bytes, it.since, job)
             for it in self.lacking
         ]
 
     def of(self, partitions: Collection[str]) -> CheckpointPlan:
-        """As much of it as is about these."""
+        """Return the part of the plan that is about these partitions."""
         lacking = tuple(it for it in self.lacking if it.partition in partitions)
         return CheckpointPlan(self.snapshot.of(partitions), lacking)
 
@@ -94,7 +93,7 @@ class CheckpointPlan:
 
 
 def not_durable(files: Iterable[DataFile]) -> list[NotDurable]:
-    """What lies only in fast roots, by partition; those partitions that have none are left out."""
+    """Return the files that lie only in fast roots, one item for each partition that has any."""
     found: dict[str, list[DataFile]] = {}
     for file in files:
         if is_fast(file.key):
@@ -132,10 +131,10 @@ def late_files(root: TableRoot, state: Snapshot, now: float) -> list[Problem]:
 
 @dataclass(frozen=True)
 class DataRootChange:
-    """A change of where a table's files lie first; ``None``: in the table.
+    """A change of a table's data root, where files are written first; ``None``: in the table.
 
-    :param not_durable: what heads name in fast roots as it is made. It stays there, named by its
-        own keys, until it is replaced or copied.
+    :param not_durable: the files in fast roots that heads name at the time of the change. They
+        stay there, under their own keys, until they are replaced or copied.
     """
 
     before: FastRoot | None
@@ -144,7 +143,7 @@ class DataRootChange:
 
 
 def refuse_temporary(root: TableRoot, data_root: FastRoot | None) -> None:
-    """Refuse to copy what need never become durable.
+    """Refuse a checkpoint if the data root is temporary: its files need never become durable.
 
     :raises InvalidInputError: the data root is temporary.
     """
@@ -156,8 +155,10 @@ def refuse_temporary(root: TableRoot, data_root: FastRoot | None) -> None:
 
 
 def plan_checkpoint(state: Snapshot, order: CheckpointOrder) -> list[CheckpointPlan]:
-    """The partitions of a state that lie in a fast root, in an order: of those that hold files of
-    the same jobs several together, since what they were computed from and when is the same."""
+    """Return the partitions with files in a fast root, in portions for one job each.
+
+    A portion has partitions with files of the same jobs, since these have the same inputs and the
+    same time. The portions are in the order that ``order`` names."""
     files = state.by_partition()
     groups: dict[frozenset[str], list[NotDurable]] = {}
     for it in not_durable(state.files):
@@ -174,7 +175,7 @@ def plan_checkpoint(state: Snapshot, order: CheckpointOrder) -> list[CheckpointP
 
 
 def _portions(group: Iterable[NotDurable]) -> Iterator[tuple[NotDurable, ...]]:
-    """What goes into a job each."""
+    """Split partitions into portions that one job each can copy."""
     some: list[NotDurable] = []
     held = 0
     for it in group:

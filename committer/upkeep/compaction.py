@@ -1,5 +1,5 @@
-"""Compaction: small files of a partition written anew as fewer, by an ordinary job; and whose rows
-files hold that were written again."""
+"""Compaction: an ordinary job rewrites small files of a partition as fewer files. Also the jobs
+that first wrote the rows of rewritten files."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ..format.records.data_file import DataFile
 from ..format.records.inputs import UNKNOWN_INPUTS, Inputs
 from ..store.requests import All, Step
 
-#: The writer of files that no job of the table wrote.
+#: Stands for the job of files that no job of the table wrote.
 _NOBODY = ""
-#: Jobs that wrote rows first, by the job whose files hold them.
+#: The jobs that first wrote the rows, by the job whose files hold these rows now.
 Origins = Mapping[str, frozenset[str]]
-#: Bytes of a file that compaction aims at.
+#: Size of a file that compaction aims at, in bytes.
 TARGET_BYTES = 512 * 1024 * 1024
 
 
 class CompactAction(StrEnum):
-    """What became of a partition. Changed meanwhile: another job did; nothing of it was touched.
-    Left: its rows cannot be written again as they are; nothing of it was touched either."""
+    """Outcome for one partition. ``CHANGED_MEANWHILE``: another job changed it, so it was not
+    compacted. ``LEFT``: its rows cannot be rewritten as they are, so it was not compacted."""
 
     WOULD_COMPACT = "would compact"
     COMPACTED = "compacted"
@@ -42,10 +42,10 @@ class CompactAction(StrEnum):
 class CompactedPartition:
     """A partition with more files than it needs.
 
-    :param files: how many it has; ``bytes``: theirs.
-    :param files_after: how many it was or will be about.
+    :param files: the number of its files; ``bytes``: their size.
+    :param files_after: the number of files after the compaction; an estimate before it.
     :param job: the job that compacted it.
-    :param reason: why it is left; empty for others.
+    :param reason: why it cannot be compacted; empty for other actions.
     """
 
     partition: str
@@ -59,9 +59,9 @@ class CompactedPartition:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """What is to be done in one partition, and the state that it was worked out from.
+    """Compaction of one partition, with the snapshot that it was planned from.
 
-    :param sort_by: columns that its rows are to be sorted by.
+    :param sort_by: columns by which the rows are to be sorted.
     """
 
     partition: str
@@ -85,7 +85,7 @@ class CompactionPlan:
         )
 
     def left(self, error: ZeroRenameError) -> CompactedPartition:
-        """The report of a partition whose rows cannot be written again."""
+        """Return the report for a partition whose rows cannot be rewritten."""
         return replace(self.report, action=CompactAction.LEFT, reason=str(error))
 
 
@@ -99,8 +99,12 @@ def find_compactible(
     target_bytes: int,
     sort_by: Sequence[str] = (),
 ) -> Step[list[CompactionPlan]]:
-    """The partitions that :meth:`.table.Table.compact` writes anew: to do so costs all of a
-    partition's bytes, so it must be worth it. ``partitions`` are as they are stored."""
+    """Find the partitions that :meth:`.table.Table.compact` rewrites: those where it is worth
+    reading and writing all bytes of the partition.
+
+    :param partitions: spelled as they are stored; ``None``: all.
+    :raises InvalidInputError: the table has coordination *none*.
+    """
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
         raise InvalidInputError(
@@ -117,8 +121,8 @@ def find_compactible(
 def compactible(
     snapshot: Snapshot, target_bytes: int, by: tuple[str, ...] = ()
 ) -> list[CompactionPlan]:
-    """The partitions of a state that have at least twice as many files as their bytes need, or are
-    not sorted as asked."""
+    """Return plans for the partitions of a snapshot that need compaction: those with at least
+    twice as many files as their bytes need, and those that are not sorted as asked."""
     return [
         CompactionPlan(name, snapshot.of([name]), target_bytes, by)
         for name, files in snapshot.by_partition().items()
@@ -127,7 +131,7 @@ def compactible(
 
 
 def _is_sorted(files: Sequence[DataFile], by: tuple[str, ...]) -> bool:
-    """Whether a partition's files are those of one job that sorted it."""
+    """Return whether all files of a partition come from one job that sorted its rows."""
     order = {sort_order(file.summary)[: len(by)] for file in files}
     return order == {by} and len({file.job for file in files}) == 1
 
@@ -135,7 +139,7 @@ def _is_sorted(files: Sequence[DataFile], by: tuple[str, ...]) -> bool:
 def compaction_spec(
     context: Context, plan: CompactionPlan, owner: Owner
 ) -> Step[tuple[JobSpec, Inputs]]:
-    """The job that compacts a partition, as of :func:`rewriting_spec`."""
+    """Return the job that compacts a partition, and its inputs (:func:`rewriting_spec`)."""
     files = FileOptions(bytes_per_file=plan.target_bytes, content=content_kept(plan.files))
     return rewriting_spec(context, plan.snapshot, owner=owner, files=files, sorted_by=plan.sort_by)
 
@@ -143,12 +147,13 @@ def compaction_spec(
 def rewriting_spec(
     context: Context, state: Snapshot, **policies: Any
 ) -> Step[tuple[JobSpec, Inputs]]:
-    """A job that writes the rows of partitions again, and what they were computed from: it replaces
-    the partitions as they were read, so that it is refused where another job has changed one since.
-    What else it reads, the decisions of the jobs that wrote the files, does not change.
+    """Return a job that rewrites the rows of partitions, and the inputs of these rows.
 
-    :param state: what was read of these partitions alone.
-    :param policies: the job's others.
+    The job replaces the partitions as they were read, so it is refused if another job has changed
+    one since. It also reads the decisions of the jobs that wrote the files, which do not change.
+
+    :param state: a snapshot of these partitions only.
+    :param policies: the job's other policies.
     """
     replacing, inputs = yield from replacing_policies(context, state, state.by_partition())
     return JobSpec(state.schema, **replacing, **policies), inputs
@@ -157,13 +162,14 @@ def rewriting_spec(
 def replacing_policies(
     context: Context, state: Snapshot, partitions: Iterable[str]
 ) -> Step[tuple[dict[str, Any], Inputs]]:
-    """Members of the :class:`.JobSpec` that replaces partitions as they were read, by their own
-    rows among others; and what these were computed from. One request for each job that wrote files
-    of them: whose rows are written again is on record, so that a later try of such a run does not
-    add them once more.
+    """Return the :class:`.JobSpec` fields to replace partitions as they were read, and the inputs.
 
-    :param state: what was read of these partitions.
-    :raises DamagedError: the decision of a job that wrote files is gone, or cannot be read.
+    The new rows include rows that the partitions hold already. The job records which jobs first
+    wrote these rows, so that a later attempt of such a run does not add them once more. This takes
+    one request for each job that wrote files of the partitions.
+
+    :param state: a snapshot of these partitions.
+    :raises DamagedError: the decision of a job that wrote files is missing or damaged.
     """
     writers = yield from writers_of(context, state.files)
     merges = {
@@ -181,23 +187,24 @@ def replacing_policies(
 
 
 def content_kept(files: Collection[DataFile]) -> Content:
-    """What files that are written again are known by: as before."""
+    """Return the kind of content digest that these files have, for the files that replace them."""
     by_rows = bool(files) and all(file.content for file in files)
     return Content.ROWS if by_rows else Content.BYTES
 
 
 def origins_of(context: Context, partition: str, files: Iterable[DataFile]) -> Step[Origins]:
-    """Whose rows the files of a partition hold: one request for each job that wrote any.
+    """Return the jobs that first wrote the rows of a partition's files: one request for each job
+    that wrote any of the files.
 
-    :raises DamagedError: the decision of one is gone, or cannot be read.
+    :raises DamagedError: the decision of such a job is missing or damaged.
     """
     return origins_in(partition, (yield from writers_of(context, files)))
 
 
 def writers_of(context: Context, files: Iterable[DataFile]) -> Step[dict[str, Decided]]:
-    """The decisions of the jobs that wrote files.
+    """Read the decisions of the jobs that wrote files.
 
-    :raises DamagedError: one is gone, or cannot be read.
+    :raises DamagedError: a decision is missing or damaged.
     """
     jobs = sorted({file.job for file in files} - {_NOBODY})
     found = yield from All(tuple(_decision(context, job) for job in jobs))
@@ -205,8 +212,8 @@ def writers_of(context: Context, files: Iterable[DataFile]) -> Step[dict[str, De
 
 
 def inputs_in(writers: Mapping[str, Decided], files: Iterable[DataFile]) -> Inputs:
-    """What the rows of files were computed from, of which the decisions of all writers are known.
-    Whoever writes these rows again takes it over, so that it is there as long as the rows are."""
+    """Return what the rows of files were computed from, by the decisions of the files' writers. A
+    job that rewrites these rows records it again, so that it is kept as long as the rows are."""
     jobs = sorted({file.job for file in files})
     return Inputs.all_of(
         writers[job].decision.inputs if job in writers else UNKNOWN_INPUTS for job in jobs
@@ -214,7 +221,7 @@ def inputs_in(writers: Mapping[str, Decided], files: Iterable[DataFile]) -> Inpu
 
 
 def origins_in(partition: str, writers: Mapping[str, Decided]) -> Origins:
-    """Whose rows the files of a partition hold, by the decisions of their writers."""
+    """Return the jobs that first wrote a partition's rows, by the decisions of the writers."""
     named = {
         job: frozenset(name for change in it.changes.get(partition, ()) for name in change.merged)
         for job, it in writers.items()
@@ -239,5 +246,5 @@ def _decision(context: Context, job: str) -> Step[Decided]:
 
 
 def all_of(origins: Origins, files: Iterable[DataFile]) -> frozenset[str]:
-    """Whose rows they hold, all together."""
+    """Return all jobs that first wrote rows of the files."""
     return frozenset().union(*(origins[file.job] for file in files))

@@ -1,4 +1,4 @@
-"""Conflicts as they are opened and closed, commit after commit, in the order in which they came."""
+"""Conflicts that commits open and close, judged in the order in which the commits came."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ..format.records.run_conflict import (
 )
 from .met_runs import RunCommit, cause_by_order, cause_of, plainest
 
-#: Names a run of a conflict: the partition, the run's key, and when it committed or gave way.
+#: Identifies a run of a conflict: the partition, the run's key, and when it committed or gave way.
 _Name = tuple[str, str, float]
 
 
 @dataclass
 class ConflictBook:
-    """The conflicts of a table.
+    """The conflicts of a table during one search.
 
-    :param now: when the look began, by the store's clock.
-    :param open: those that nobody has settled, by partition.
-    :param settled: those that were settled since the last look.
-    :param touched: partitions of which there is something new.
+    :param now: when the search began, by the store's clock.
+    :param open: the conflicts that are not settled, by partition.
+    :param settled: the conflicts that were settled since the last search.
+    :param touched: partitions that have changed, or whose conflict has.
     :param told: runs of conflicts that were settled before.
     """
 
@@ -38,18 +38,18 @@ class ConflictBook:
 
     @staticmethod
     def of(record: ConflictRecord, now: float) -> ConflictBook:
-        """Go on from what the looks before have found."""
+        """Return the conflicts that former searches have recorded, to go on from."""
         told = {(done.partition, it.key, it.at) for done in record.settled for it in done.runs}
         return ConflictBook(now, {it.partition: it for it in record.open}, told=frozenset(told))
 
     @property
     def conflicts(self) -> tuple[RunConflict, ...]:
-        """All of them, by partition."""
+        """The open and the settled conflicts, ordered by partition."""
         every = (*self.open.values(), *self.settled)
         return tuple(sorted(every, key=lambda it: (it.partition, it.found_at)))
 
     def recall(self, record: ConflictRecord) -> None:
-        """Give conflicts that were found again what is on record of them."""
+        """Give conflicts that were found again their settlements from the record."""
         said = {
             (it.partition, it.settlement.job): it.settlement
             for it in record.settled
@@ -67,9 +67,9 @@ class ConflictBook:
                 self.open[known.partition] = again.settled(known.settlement)
 
     def committed(self, partition: str, commit: RunCommit, removed: Iterable[RunCommit]) -> None:
-        """Judge a commit.
+        """Open or close the conflict over a partition, as a commit demands.
 
-        :param removed: the runs whose rows went by it.
+        :param removed: the runs whose rows it removed.
         """
         before = self.open.get(partition)
         if before is not None and commit.settles and before.run(commit.key) is not None:
@@ -90,11 +90,11 @@ class ConflictBook:
         elif before is not None and _is_over(commit, before.runs):
             self._close(before, commit, SettledBy.LATER_RUN)
         elif before is not None and any(before.run(it.key) is not None for it in removed):
-            # It stands where one of them stood, against the others.
+            # It has taken the place of one of the runs, and so conflicts with the others.
             self._add(partition, (commit.run,), before.cause)
 
     def restored(self, partition: str, commit: RunCommit, stands: str, how: SettledBy) -> None:
-        """Note that a job has brought back the rows of a run that is to stand, or kept them."""
+        """Close a conflict, since a job has restored or kept the rows of the run that stands."""
         before = self.open.get(partition)
         if before is not None and before.run(stands) is not None:
             self._close(before, replace(commit, key=stands), how)
@@ -107,10 +107,11 @@ class ConflictBook:
         last: RunCommit | None,
         by_policy: bool,
     ) -> None:
-        """Judge a run that gave way.
+        """Record a run that gave way, unless a later commit has ended that conflict.
 
-        :param other: what it gave way to; ``last``: what the partition was written by last.
-        :param by_policy: under ``on_conflict=newest_run``, to a newer one.
+        :param other: the commit that it gave way to; ``last``: the partition's last commit.
+        :param by_policy: it gave way to a newer run under ``on_conflict=newest_run``. Then the
+            conflict counts as settled by that policy.
         """
         if other.key == run.key or (partition, run.key, run.at) in self.told:
             return
@@ -136,7 +137,7 @@ class ConflictBook:
         self.settled.append(found.settled(settlement))
 
     def see(self, partition: str, there: Mapping[str, RunCommit], version: int) -> None:
-        """Note whose rows readers see in a partition.
+        """Record which runs have rows that readers see in a partition.
 
         :param there: the commits whose rows are there, by the runs' keys.
         """
@@ -150,8 +151,8 @@ class ConflictBook:
         self.settled = [seen(it) if it.partition == partition else it for it in self.settled]
 
     def _is_told(self, partition: str, *commits: RunCommit) -> bool:
-        """Tell whether commits met in a conflict that was settled before. They are read again where
-        the store's times have whole seconds."""
+        """Return whether all of these commits are runs of conflicts that were settled before. A
+        search can read them again, since the store's times are whole seconds."""
         return self.told.issuperset((partition, it.key, it.at) for it in commits)
 
     def _add(self, partition: str, runs: Iterable[ConflictingRun], cause: ConflictCause) -> None:
@@ -179,20 +180,20 @@ class ConflictBook:
 
 
 def _is_over(commit: RunCommit, runs: Iterable[ConflictingRun]) -> bool:
-    """Tell whether a later commit has ended a conflict of runs: it settles one, or is newer than
-    all of them and of their task."""
+    """Return whether a later commit has ended a conflict of runs: it settles a conflict, or it has
+    replaced the partition and conflicts with none of the runs by its order."""
     newer = commit.takes_place and not any(cause_by_order(commit.run, it) for it in runs)
     return commit.settles or newer
 
 
 def _has_added(conflict: RunConflict, commit: RunCommit) -> bool:
-    """Tell whether the one run that gave way has added its rows since, as it was to."""
+    """Return whether the commit is of the only run that gave way: it has added its rows now."""
     gave_way = [it.key for it in conflict.runs if it.gave_way]
     return gave_way == [commit.key]
 
 
 def _seen(run: ConflictingRun, there: Mapping[str, RunCommit]) -> ConflictingRun:
-    """Return a run as readers see it: by the rows of whichever attempt are there."""
+    """Return a run with the attempt whose rows readers see, or as not visible."""
     commit = there.get(run.key)
     return (
         replace(run, is_visible=False) if commit is None else replace(commit.run, is_visible=True)
@@ -200,7 +201,7 @@ def _seen(run: ConflictingRun, there: Mapping[str, RunCommit]) -> ConflictingRun
 
 
 def _age(run: ConflictingRun) -> tuple[bool, float, float, float]:
-    """Order runs by age: those without a rank first."""
+    """Return a key that sorts runs by age: runs without a rank come first."""
     if run.rank is None:
         return (False, 0.0, 0.0, run.at)
     return (True, run.rank.value, run.rank.then, run.at)

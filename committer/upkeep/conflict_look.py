@@ -1,8 +1,9 @@
-"""A look for conflicts: what of the records has come since the last one.
+"""New records for a search for conflicts: those that came since the last search.
 
-Job ids begin with the time at which their job began, by its driver's clock, so one listing is
-bounded in time. What begins within the last hour by that clock is looked at again, and so is what
-had not decided: no clock of a driver is off by more, as S3 refuses its requests then.
+Job ids begin with the time at which the job began, by its driver's clock, so a listing can be
+bounded in time. The next search asks again for jobs that began within the last hour by that clock,
+and for jobs that had not decided. A driver's clock is off by less than an hour, since S3 refuses
+its requests otherwise.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from ..store.requests import Absent, All, Get, Step
 
 #: Seconds by which the clock of a driver may be wrong.
 _SKEW = 3600.0
-#: Seconds that the first look goes back: as long as failures, and the decisions that tell of what a
-#: replace removed, are kept.
+#: Seconds that the first search goes back: for so long failures are kept, and decisions still name
+#: the files that a replace removed.
 FIRST = 7 * 24 * 3600.0
-#: Prefixes that a look lists decisions by.
+#: By how many prefixes a search lists decisions, at most.
 _PREFIXES = 4
-#: Errors of a run that gave way to another.
+#: Errors that say that a run gave way to another.
 GAVE_WAY = (
     "CommitConflictError",
     "SupersededRunError",
@@ -39,13 +40,13 @@ GAVE_WAY = (
 
 @dataclass(frozen=True)
 class StoredFailure:
-    """A run's failure, and when it was put on record, by the store's clock."""
+    """The recorded failure of a run, and when it was recorded, by the store's clock."""
 
     said: Failure
     at: float
 
     def run_in(self, partition: str) -> ConflictingRun:
-        """Return the run as one that gave way in a partition."""
+        """Return the failed run as one that gave way in a partition."""
         said = self.said
         rank = said.ranks.rank(partition) if said.ranks else None
         return ConflictingRun(
@@ -61,15 +62,16 @@ class StoredFailure:
 
 @dataclass(frozen=True)
 class NewRecords:
-    """Records that a look has found.
+    """Records that a search has found.
 
-    :param began: when it began, by the store's clock; ``since``: from when on it looked.
-    :param decided: decisions that no look had read.
+    :param began: when the search began, by the store's clock; ``since``: the time from which on it
+        searched.
+    :param decided: decisions that no search had read before.
     :param failures: failures of runs that gave way.
-    :param unread: why decisions cannot be read, which are ``waiting``.
-    :param damaged: why failures cannot be read.
-    :param known: jobs of the last hour whose decisions were read, now or before.
-    :param waiting: jobs to be looked at again.
+    :param unread: errors of decisions that cannot be read; their jobs are in ``waiting``.
+    :param damaged: errors of failures that cannot be read.
+    :param known: open jobs and jobs of the last hour whose decisions have been read.
+    :param waiting: jobs that the next search must read again.
     """
 
     began: float
@@ -83,15 +85,17 @@ class NewRecords:
 
     @property
     def mark(self) -> float:
-        """The time from which on the next look asks for jobs."""
+        """The time from which on the next search asks for jobs."""
         return self.began - _SKEW
 
 
 def look_since(context: Context, record: ConflictRecord) -> Step[NewRecords]:
-    """Read what has come since the last look: a LIST of the open jobs, at most four of decisions
-    for each thousand, one of failures, and a GET for each that is new."""
+    """Read the decisions and failures that came since the last search.
+
+    Sends a LIST of the open jobs, at most four of decisions (each for a thousand of them), one of
+    failures, and a GET for each new record."""
     root = context.root
-    # Before the decisions: of a job that is closed between the two the decision is listed.
+    # Before the decisions: if a job is closed in between, its decision is listed.
     opened = yield from list_objects(root.open_prefix)
     began = opened.since
     at_work = set(jobs_on_record(root.open_prefix, opened.keys))
@@ -113,7 +117,7 @@ def look_since(context: Context, record: ConflictRecord) -> Step[NewRecords]:
     damaged = {job for job, it in zip(jobs, found, strict=True) if isinstance(it, DamagedError)}
     until = began - _SKEW
     known = (*record.known, *(job for job in jobs if job not in damaged))
-    # One that is decided and not wholly applied yet is open still.
+    # A job that is decided but not completely applied is still open.
     undecided = (at_work - listed - set(known)) | damaged
     return NewRecords(
         began,
@@ -128,7 +132,7 @@ def look_since(context: Context, record: ConflictRecord) -> Step[NewRecords]:
 
 
 def look_back(context: Context, seconds: float) -> Step[NewRecords]:
-    """Read what was decided, and failed, in so many seconds before now, by the store's clock."""
+    """Read the decisions and failures of the last seconds, by the store's clock."""
     root = context.root
     opened = yield from list_objects(root.open_prefix)
     since = opened.since - seconds
@@ -144,25 +148,25 @@ def look_back(context: Context, seconds: float) -> Step[NewRecords]:
             failures_since(failed, since),
         )
     )
-    # One that was written again since keeps its date.
+    # A decision that was rewritten since keeps its date.
     decided = (it for it in found if isinstance(it, Decided) and it.date >= since)
     unread = tuple(str(it) for it in found if isinstance(it, DamagedError))
     return NewRecords(opened.since, since, tuple(decided), failures[0], unread, (), (), failures[1])
 
 
 def read_failure(key: str) -> Step[Failure | None]:
-    """Read a run's failure; ``None``: it is no longer on record."""
+    """Read the failure of a run; ``None``: it is not on record any more."""
     found = yield from Get(key)
     return None if isinstance(found, Absent) else Failure.decode(found.body, key)
 
 
 def head_met(root: TableRoot, failure: Failure) -> str | None:
-    """Name the partition whose head was in a run's way; ``None``: not that."""
+    """Return the partition whose head a failure names; ``None``: it names no head."""
     return None if failure.key is None else root.partition_of_head_key(failure.key)
 
 
 def _list_jobs(root: TableRoot, first: float, last: float) -> Step[set[str]]:
-    """List the jobs with a decision that began between two times, and some around."""
+    """List the jobs with a decision that began between two times, and some before and after."""
     prefixes = jobs_between(first, last, _PREFIXES)
     listings = yield from All(
         tuple(list_objects(f"{root.decisions_prefix}{prefix}") for prefix in prefixes)
@@ -174,7 +178,7 @@ def _list_jobs(root: TableRoot, first: float, last: float) -> Step[set[str]]:
 def failures_since(
     listing: Listing, since: float
 ) -> Step[tuple[tuple[StoredFailure, ...], tuple[str, ...]]]:
-    """Read the failures of runs that gave way since a time; and why some cannot be read."""
+    """Read the failures of runs that gave way since a time, and the errors of damaged records."""
     items = [it for it in listing.objects if it.last_modified >= int(since)]
     read = yield from All(tuple(or_damage(read_failure(it.key)) for it in items))
     found = [

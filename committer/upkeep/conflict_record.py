@@ -1,5 +1,5 @@
-"""The record of the looks for conflicts beside a table, or a destination of Hadoop's committers:
-what they have found and nobody has settled, and what was settled lately."""
+"""Record of conflicts beside a table, or beside a destination of Hadoop's committers: those that
+are not settled, and those settled lately."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..store.requests import LIST_BYTES, Found, Get, Put, Step
 
 #: Seconds for which settled conflicts stay on record, and how many at most.
 KEPT_FOR, _MOST_SETTLED = 90 * 24 * 3600.0, 1_000
-#: How often something is done again, since another process wrote the record meanwhile.
+#: How often a step is repeated when another process wrote the record meanwhile.
 ROUNDS = 5
 
 
 @dataclass(frozen=True)
 class StoredConflicts:
-    """The record as it was read.
+    """The record of conflicts as it was read.
 
-    :param etag: ``None`` where there is none yet.
+    :param etag: ``None`` if there is no record yet.
     :param date: when it was read, by the store's clock.
     """
 
@@ -32,9 +32,9 @@ class StoredConflicts:
 
 
 def read_conflicts(key: str) -> Step[StoredConflicts]:
-    """Read what the looks have found so far: one request.
+    """Read the record of conflicts: one request.
 
-    :raises RecordDamagedError: it cannot be read.
+    :raises RecordDamagedError: the record cannot be read.
     """
     found = yield from Get(key, most=LIST_BYTES)
     if not isinstance(found, Found):
@@ -43,10 +43,10 @@ def read_conflicts(key: str) -> Step[StoredConflicts]:
 
 
 def open_conflicts(key: str, partitions: Collection[str] | None = None) -> Step[list[RunConflict]]:
-    """Return the conflicts that looks have found and nobody has settled.
+    """Return the recorded conflicts that are not settled.
 
-    :param partitions: only these; ``None``: all.
-    :raises InvalidInputError: none is on record over one of them.
+    :param partitions: only the conflicts over these; ``None``: all.
+    :raises InvalidInputError: one of the partitions has no such conflict on record.
     """
     record = (yield from read_conflicts(key)).said
     found = {it.partition: it for it in record.open}
@@ -66,10 +66,10 @@ def open_conflicts(key: str, partitions: Collection[str] | None = None) -> Step[
 
 
 def settle(key: str, conflict: RunConflict, settlement: Settlement) -> Step[RunConflict]:
-    """Put on record what was decided about a conflict, or why that was of no avail. Repeating it
-    changes nothing.
+    """Record the settlement of a conflict, or why it has failed. Repeating it changes nothing.
 
-    :raises OutcomeUnknownError: the store does not say whether it is on record.
+    :return: the conflict with its settlement, as it is on record.
+    :raises OutcomeUnknownError: it is not known whether the settlement is on record.
     """
     for _ in range(ROUNDS):
         record = yield from read_conflicts(key)
@@ -91,7 +91,8 @@ def settle(key: str, conflict: RunConflict, settlement: Settlement) -> Step[RunC
 
 
 def with_settled(record: ConflictRecord, conflict: RunConflict) -> ConflictRecord:
-    """Return a record with a conflict that is settled, or of which a settlement has failed."""
+    """Return the record with a conflict that is settled, or whose settlement has failed. Returns
+    it unchanged if more runs have joined the conflict, or if it was settled meanwhile."""
     jobs = {it.job for it in conflict.runs}
     mine = [it for it in record.open if it.partition == conflict.partition]
     if any(not jobs.issuperset(run.job for run in it.runs) for it in mine):
@@ -99,7 +100,7 @@ def with_settled(record: ConflictRecord, conflict: RunConflict) -> ConflictRecor
     others = tuple(it for it in record.open if it.partition != conflict.partition)
     if not conflict.is_settled:
         if not mine:
-            return record  # Somebody else has settled it meanwhile.
+            return record  # Another process has settled it meanwhile.
         still_open = sorted((*others, conflict), key=lambda it: it.partition)
         return replace(record, open=tuple(still_open))
     settled = [*record.settled, conflict]
@@ -109,9 +110,9 @@ def with_settled(record: ConflictRecord, conflict: RunConflict) -> ConflictRecor
 
 
 def put_conflicts(key: str, before: StoredConflicts, after: ConflictRecord) -> Step[bool]:
-    """Write the record in the place of the one that was read; ``False``: another one came first.
+    """Write a record over the one that was read; ``False``: another process has written first.
 
-    :raises OutcomeUnknownError: the store does not say whether it is there.
+    :raises OutcomeUnknownError: the store did not confirm the record.
     """
     made = replace(after, write_id=new_write_id())
     put = Put(key, made.encode(), if_none_match=before.etag is None, if_match=before.etag)

@@ -1,6 +1,7 @@
-"""Settling a conflict by leaving on record which run stands, where its rows are what readers see:
-no others are kept. The job writes no row, and is refused where the partition has changed since the
-conflict was looked at."""
+"""Settlement of a conflict by a record of the run that stands, whose rows readers see already.
+
+A table of directories keeps no other rows, so it cannot bring any back. The job writes no row. It
+is refused if the partition has changed since the conflict was found."""
 
 from __future__ import annotations
 
@@ -26,16 +27,17 @@ from ..format.records.run_conflict import ConflictingRun, RunConflict
 from ..format.schema.hive_paths import spelled_as_stored
 from ..store.requests import All, Step
 
-#: Advice where rows cannot be brought back.
+#: Advice in an error about rows that cannot be brought back.
 RERUN_REMEDY = "Let the run that is to stand load the partition again."
 
 
 @dataclass(frozen=True)
 class SettlementPlan:
-    """What is to be left on record about a conflict.
+    """A settlement of a conflict, which a job is to record.
 
     :param losers: the keys of the runs whose rows are not visible.
-    :param version: that the partition must be at; ``schema`` and ``partition_by`` are the table's.
+    :param version: the version that the partition must have; ``schema`` and ``partition_by`` are
+        those of the table.
     """
 
     url: str
@@ -45,14 +47,14 @@ class SettlementPlan:
     version: int
 
     def spec(self, conflict: RunConflict, winner: ConflictingRun, owner: Owner) -> JobSpec:
-        """Return the job that leaves in the partition who stands."""
+        """Return the job that records in the partition which run stands."""
         name, runs = conflict.partition, SettledRuns(winner.key, self.losers)
         return JobSpec(
             self.schema,
             only_partitions=(name,) if self.partition_by else None,
             base=ReadBase(self.url, {name: self.version}, whole=False),
             settles={name: Settling(runs, conflict.highest_rank(winner))},
-            # The markers tell of the files that are there, and of the job that wrote them.
+            # The present markers stay right: the files and their jobs do not change.
             success_markers=SuccessMarkers.NONE,
             owner=owner,
         )
@@ -61,10 +63,11 @@ class SettlementPlan:
 def plan_settlement(
     context: Context, conflict: RunConflict, winner: ConflictingRun
 ) -> Step[SettlementPlan]:
-    """Work out whether a run's rows are what readers see of a partition. Changes nothing.
+    """Plan a settlement after checking that readers see the winner's rows. Changes nothing.
 
-    :raises InvalidInputError: they are not, or the partition has changed since the look.
-    :raises OtherJobError: a job is at work on the partition, or may be.
+    :raises InvalidInputError: they do not, or they also see rows of other runs in the conflict; or
+        the partition has changed since the conflict was found.
+    :raises OtherJobError: an open job writes the partition, or may write it.
     """
     name = conflict.partition
     table = yield from read_table(context)
@@ -101,10 +104,10 @@ def plan_settlement(
 
 
 def check_rerun(context: Context, conflict: RunConflict, winner: ConflictingRun) -> Step[None]:
-    """See that the run that is to stand may load a partition again. Changes nothing.
+    """Check that the winning run may load a partition again. Changes nothing.
 
-    :raises InvalidInputError: rows of runs that are not in the conflict would go.
-    :raises OtherJobError: a job of another run is at work on the partition, or may be.
+    :raises InvalidInputError: this would remove rows of runs that are not in the conflict.
+    :raises OtherJobError: an open job writes the partition, or may write it.
     """
     name = conflict.partition
     context = context.of((yield from read_table(context)))
@@ -122,10 +125,11 @@ def check_rerun(context: Context, conflict: RunConflict, winner: ConflictingRun)
 
 
 def refuse_open_jobs(context: Context, partition: str, but: str | None = None) -> Step[None]:
-    """See that no job is at work on a partition: one that names no partitions may be.
+    """Check that no open, undecided job may write a partition. A job that names no partitions may
+    write any.
 
     :param but: the key of a run whose jobs do not count.
-    :raises OtherJobError: there is one.
+    :raises OtherJobError: there is such a job.
     """
     jobs = yield from list_open(context)
     found = yield from All(tuple(read_open(context, job) for job in sorted(jobs)))
@@ -161,15 +165,15 @@ def _in_words(partition: str) -> str:
 
 @dataclass(frozen=True)
 class _PresentRows:
-    """What a partition holds: its files, and the keys of the runs whose rows they have."""
+    """The files of a partition, and the keys of the runs whose rows they have."""
 
     files: tuple[DataFile, ...]
     runs: frozenset[str]
 
     def is_of(self, run: ConflictingRun, job: str | None) -> bool:
-        """Tell whether rows of a run are there, or the run has left none.
+        """Return whether the partition has rows of a run, or was emptied by it.
 
-        :param job: which made the partition so.
+        :param job: the job that changed the partition last.
         """
         return run.key in self.runs or (not self.files and run.job == job)
 

@@ -1,4 +1,4 @@
-"""Conflicts of runs over a table's partitions, found by what decisions, heads and failures say."""
+"""Search for conflicts of runs over a table's partitions, by decisions, heads and failures."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from .met_runs import RunCommit
 
 @dataclass(frozen=True)
 class ConflictReport:
-    """Conflicts that a look found, and those found before that nobody has settled.
+    """Conflicts that a search found, and earlier ones that are not settled.
 
     :param table: the destination's root.
-    :param committer: whose runs they are: ``zero_rename`` or ``s3a``.
-    :param conflicts: by partition.
-    :param since: from when on the look asked for commits; ``until``: its time; Unix seconds by the
-        store's clock.
-    :param unread: records of runs that could not be read, and why: which of them may be in conflict
-        is not known, so they count as not settled.
-    :param notes: what else is to be said of the look.
+    :param committer: the committer of the runs: ``zero_rename`` or ``s3a``.
+    :param conflicts: ordered by partition.
+    :param since: the time from which on the search asked for commits; ``until``: the time of the
+        search; Unix seconds by the store's clock.
+    :param unread: the errors of runs' records that could not be read. It is not known whether these
+        runs are in conflict, so they count as not settled.
+    :param notes: further remarks on the search.
     """
 
     table: str
@@ -49,17 +49,19 @@ class ConflictReport:
 
     @property
     def unresolved(self) -> tuple[RunConflict, ...]:
-        """Those that nobody has settled."""
+        """The conflicts that are not settled."""
         return tuple(it for it in self.conflicts if not it.is_settled)
 
 
 def find_conflicts(
     context: Context, seconds: float | None = None, remember: bool = True
 ) -> Step[ConflictReport]:
-    """Find the conflicts of a table, as :meth:`.table.Table.conflicts`.
+    """Find the conflicts of runs over a table's partitions (:meth:`.table.Table.conflicts`).
 
-    :raises InvalidInputError: a table of coordination *none*.
-    :raises RecordDamagedError: the record of the looks before cannot be read.
+    :param seconds: search so far back, and change no record; ``None``: since the last search.
+    :param remember: record the conflicts that were found.
+    :raises InvalidInputError: the table has coordination *none*.
+    :raises RecordDamagedError: the record of conflicts cannot be read.
     """
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
@@ -102,15 +104,16 @@ def find_conflicts(
 def remembered(
     key: str, before: StoredConflicts, said: ConflictRecord, book: ConflictBook, notes: list[str]
 ) -> Step[bool]:
-    """Put what a look has found on record; ``False``: another look came first. Who may not write
-    looks all the same, and is told the same by the next look.
+    """Record the result of a search; ``False``: another search was recorded first.
 
-    :param notes: where that is said.
+    Without the right to write the search still counts, and the next search finds the same again.
+
+    :param notes: receives a note about that missing right.
     """
     said = replace(said, open=())
     for conflict in book.settled:
         said = with_settled(said, conflict)
-    # One that is open may have begun after another over the same partition was settled.
+    # An open conflict may have begun after another one over the same partition was settled.
     said = replace(said, open=tuple(it for _, it in sorted(book.open.items())))
     try:
         return (yield from put_conflicts(key, before, said))
@@ -123,10 +126,10 @@ def remembered(
 
 @dataclass
 class _Search:
-    """A search of what a look has read, and of what that refers to.
+    """A search through new records and the records that they refer to.
 
-    :param damaged: why records cannot be read that no later look would ask for: it goes on from
-        where this one did.
+    :param damaged: errors of records that the next search would not read again, since it goes on
+        from the end of this one. While there are any, that end is not recorded.
     """
 
     context: Context
@@ -139,7 +142,7 @@ class _Search:
     heads: dict[str, HeadState | DamagedError] = field(default_factory=dict)
 
     def report(self) -> ConflictReport:
-        """Return all that is to be told."""
+        """Return the report of the search."""
         found = self.found
         unread = tuple(dict.fromkeys((*found.unread, *self.damaged, *self.unread)))
         return ConflictReport(
@@ -153,19 +156,19 @@ class _Search:
         )
 
     def run(self) -> Step[None]:
-        """Judge each commit that may have removed rows of another run, and each run that gave
-        way."""
+        """Judge every commit that may have removed rows of another run, and every run that gave
+        way; then find out whose rows readers see."""
         self.decisions |= {it.decision.job: it for it in self.found.decided}
         by_partition: dict[str, list[tuple[RunCommit, PartitionDecision]]] = defaultdict(list)
         for decided in self.found.decided:
             for change in decided.decision.partitions:
                 by_partition[change.partition].append((RunCommit.of(decided, change), change))
-        # Together: what they ask for is read once.
+        # For all partitions together, so that each decision is read once.
         yield from self._read_removed(by_partition)
         for name in sorted(by_partition):
             for commit, change in sorted(by_partition[name], key=lambda it: it[0].version):
                 yield from self._judge(name, commit, change)
-        # A settlement is bound to the version, which an append or a compaction moves, too.
+        # A settlement is bound to a version, and appends and compactions move the version, too.
         self.book.touched |= by_partition.keys() & self.book.open.keys()
         for decided in self.found.decided:
             yield from self._judge_left_out(decided)
@@ -176,7 +179,7 @@ class _Search:
     def _read_removed(
         self, by_partition: Mapping[str, Iterable[tuple[RunCommit, PartitionDecision]]]
     ) -> Step[None]:
-        """Read at once the decisions of those whose files commits removed."""
+        """Read the decisions of all jobs whose files were removed by these commits, in parallel."""
         files = (
             it
             for commits in by_partition.values()
@@ -211,7 +214,8 @@ class _Search:
         self.book.committed(name, commit, removed)
 
     def _writers(self, name: str, jobs: Iterable[str | None]) -> Step[list[RunCommit]]:
-        """Read what jobs did to a partition; of one that wrote rows of others again, those."""
+        """Read the commits of jobs in a partition. For a job that rewrote rows, return the commits
+        of the jobs that first wrote these rows."""
         wanted = {job for job in jobs if job}
         yield from self._read_decisions(wanted)
         origins = {job for it in wanted for job in self._origins(name, it) if job}
@@ -234,7 +238,7 @@ class _Search:
         return RunCommit.of(decided, changes[-1])
 
     def _judge_left_out(self, decided: Decided) -> Step[None]:
-        """Note the partitions that a job left out since newer runs had loaded them."""
+        """Record the partitions that a job left out because newer runs had loaded them."""
         decision = decided.decision
         for name, job in (decision.superseded or {}).items():
             yield from self._read_decisions([job])
@@ -251,7 +255,7 @@ class _Search:
                 self.book.gave_way(name, run, winner, None, by_policy=True)
 
     def _judge_failure(self, failure: StoredFailure) -> Step[None]:
-        """Judge a run that gave way, unless it has committed since."""
+        """Judge a run that gave way; one that has committed since is passed over."""
         said = failure.said
         met = dict(said.gave_way or {})
         if not met and (head := head_met(self.context.root, said)) is not None:
@@ -263,7 +267,7 @@ class _Search:
             last = yield from self._last_writer(name)
             head = self.heads[name]
             if isinstance(head, HeadState) and head.head.ranks.has_lost(said.idempotency_key):
-                continue  # A settlement has decided so, and is on record itself.
+                continue  # It lost by a settlement, which is on record itself.
             other = self._commit(name, job) or last
             if other is not None:
                 run = failure.run_in(name)
@@ -278,7 +282,7 @@ class _Search:
         return found[-1] if found else None
 
     def _has_committed(self, failure: StoredFailure) -> Step[bool]:
-        """Tell whether a run that gave way has done its work since."""
+        """Return whether a run that gave way has committed since."""
         slot = Slot.run(self.context.root, failure.said.idempotency_key)
         state = yield from or_damage(read_head(self.context, slot))
         if not isinstance(state, HeadState) or state.head.last_job is None:
@@ -288,7 +292,7 @@ class _Search:
         return isinstance(decided, Decided) and decided.date >= int(failure.at)
 
     def _see_visible(self) -> Step[None]:
-        """Look whose rows readers see in the partitions of which there is something new."""
+        """Find out whose rows readers see in the partitions that the search has touched."""
         names = sorted(self.book.touched)
         if not names:
             return

@@ -1,8 +1,8 @@
-"""Files that heads name, among those that another committer's dead job has made visible.
+"""Files of another committer's dead job that the heads of a table name.
 
-The first job of this package takes a directory as it is, with what such a job has made
-visible there. From then on the heads of partitions name these files: taken away, they would be
-missing.
+The first job of this package adopts a directory as it is, with the files that such a job has made
+visible there. From then on the heads of partitions name these files. If they were removed, the
+table would have lost them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..store.requests import Step
 
 
 def counted_files(roots: Sequence[TableRoot], keys: Collection[str]) -> Step[tuple[str, ...]]:
-    """Find the files among some keys that heads name: a LIST for each root, and a look at the
+    """Return those of the keys that heads name: a LIST for each root, and a snapshot of the
     partitions that have a head.
 
-    :param roots: the first, and others that need not be within the caller's rights.
-    :raises DamagedError: what names the files of one of these cannot be read.
+    :param roots: roots of tables. All but the first are skipped where the credentials lack rights.
+    :raises DamagedError: the records of such a partition cannot be read.
     """
-    # On use: DAG files are parsed by processes that know no table.
+    # Imported on use: a process that parses DAG files needs no table.
     from ..commit.snapshot import take_snapshot
     from ..commit.state.context import Context
 

@@ -1,4 +1,4 @@
-"""Examination of a table and its bucket: each problem with what to do about it."""
+"""Examination of a table and its bucket: the problems, each with its remedy."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ from .store_problems import about_rights, about_store
 from .tiering_problems import about_tiering
 
 DAY = 24 * 3600.0
-#: Seconds a table may wait for somebody to run recovery.
+#: Seconds that may pass before recovery is run on a table.
 RECOVERY = DAY
-#: Days after which uploads go by default: a week in which somebody looks.
+#: Days after which a rule aborts uploads by default: a week, in which operators can act first.
 _DAYS = 7
 
 
 def examine(context: Context, max_duration: float | None = None) -> Step[list[Problem]]:
-    """As :meth:`.table.Table.doctor`. Changes nothing but objects of a probe, which are gone
-    afterwards.
+    """Examine a table and its bucket (:meth:`.table.Table.doctor`). Changes nothing; the objects of
+    its probe are removed again.
 
-    Costs one request for every head, open job and decision that a head names, some forty, and a
-    listing of the table.
+    Costs one request for every head, open job and decision that a head names, some forty more, and
+    a listing of the table.
     """
     problems = yield from about_rights(context)
     if problems:
-        # What is missing for a job is missing for a probe and for a look at the table's state.
+        # The probe and the reads of the table's state would lack the same rights.
         return problems + (yield from _about_rules(context, max_duration or JobSpec.max_duration))
     table = yield from or_damage(_table(context))
     if table is None:
@@ -69,7 +69,7 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
         return [*problems, about_damage(context.root, table)]
     problems += yield from about_store(context, table)
     if table is None:
-        # A first job that died left no table.
+        # There may be jobs without a table: a first job that died leaves none.
         problems += yield from about_jobs(context, Coordination.STORE)
     else:
         context = context.of(table)
@@ -79,7 +79,8 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
 
 
 def problems(context: Context) -> Step[list[Problem]]:
-    """As :meth:`.table.Table.problems`: jobs left open, uploads left over, lifecycle rules."""
+    """Find jobs left open, orphaned uploads and harmful lifecycle rules of a table
+    (:meth:`.table.Table.problems`)."""
     table = yield from _table(context)
     coordination = Coordination.STORE
     found: list[Problem] = []
@@ -91,7 +92,7 @@ def problems(context: Context) -> Step[list[Problem]]:
 
 
 def about_place(context: Context, max_duration: float) -> Step[list[Problem]]:
-    """Find what is wrong with rights, store and lifecycle rules, whichever table lies there.
+    """Find problems of rights, store and lifecycle rules, without looking at a table.
 
     :param max_duration: seconds that the longest job may take.
     """
@@ -110,13 +111,13 @@ def _table(context: Context) -> Step[TableRecord | None]:
 
 
 def _nothing_lost(context: Context) -> Step[DamagedError | None]:
-    """Why the root of no table is that of one whose records are lost."""
+    """Return an error if the root had a table and its records are lost; otherwise ``None``."""
     try:
         yield from current_table(context)
     except DamagedError as error:
         return error
     except ZeroRenameError:
-        return None  # No table at all, or the files are not one.
+        return None  # There is no table, or the files do not form one.
     return None
 
 
@@ -172,7 +173,8 @@ def _about_unknown(context: Context, judged: Sequence[Judged]) -> list[Problem]:
 
 
 def _about_older_files(context: Context, table: TableRecord) -> Step[list[Problem]]:
-    """Files that no head names: of partitions without one, and of no partition at all."""
+    """Find files that no head names: those in partitions without a head, and those in no partition
+    of the table; also the partitions whose heads are lost."""
     if table.coordination is Coordination.NONE:
         return []
     listing = yield from list_objects(f"{context.root.prefix}/")
@@ -221,13 +223,13 @@ def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[
 
 
 def _about_rules(context: Context, longest: float) -> Step[list[Problem]]:
-    """Of the table's bucket."""
+    """Find harmful lifecycle rules of the table's bucket."""
     return (yield from _about_rules_of(context.root, f"{context.root.prefix}/", longest))
 
 
 def about_fast_rules(root: TableRoot, data_root: FastRoot, longest: float) -> Step[list[Problem]]:
-    """Find the lifecycle rules of a data root's bucket that take what a job or a reader still
-    needs, where that bucket can be reached.
+    """Find the lifecycle rules of a data root's bucket that remove what a job or a reader still
+    needs. If the bucket cannot be reached, nothing is reported.
 
     :param longest: seconds that the longest job may take.
     """
@@ -254,7 +256,7 @@ def _about_rules_of(root: TableRoot, prefix: str, longest: float) -> Step[list[P
 
 
 def longest_job(context: Context) -> Step[float]:
-    """The longest maximum duration of the jobs that are open, the default's at least; seconds."""
+    """Return the greatest ``max_duration`` of the open jobs, at least the default; seconds."""
     entries = yield from All(
         tuple(read_open(context, job) for job in sorted((yield from list_open(context))))
     )
@@ -265,10 +267,10 @@ def longest_job(context: Context) -> Step[float]:
 def about_rules(
     rules: Sequence[LifecycleRule], root: TableRoot, longest: float, place: FastPlace | None = None
 ) -> list[Problem]:
-    """Rules that take what a job or a reader still needs.
+    """Return problems for the rules that remove what a job or a reader still needs.
 
-    :param longest: seconds the longest job may run.
-    :param place: the data root whose bucket has the rules; ``None``: the table's own has.
+    :param longest: seconds that the longest job may run.
+    :param place: the data root whose bucket has the rules; ``None``: the table's own bucket.
     """
     needed = _least_days(longest)
     found = []
@@ -317,18 +319,19 @@ def about_rules(
 def backstop(
     root: TableRoot, days: int | None, max_duration: float | None, apply: bool
 ) -> Step[LifecycleRule]:
-    """A lifecycle rule that this examination has no objection to, put into the bucket beside the
-    rules that are there.
+    """Add a lifecycle rule to the table's bucket that aborts old uploads, and return it. The rules
+    that are there stay, and :func:`examine` does not object to the new one.
 
-    S3 takes all rules of a bucket at once and knows no condition: whoever changes them at the same
-    time undoes one or the other.
+    S3 replaces all rules of a bucket at once, without a condition. So if another process changes
+    them at the same time, one of the two changes is lost.
 
-    :param days: after which it aborts; ``None``: a week, or longer where jobs are.
-    :param max_duration: seconds the longest job may run; ``None`` as in :func:`examine`.
-    :param apply: ``False`` only works it out.
-    :raises InvalidInputError: so few days that it would take files that a job has committed.
-    :raises StoreRefusedError: the store keeps no such rules, or not from these credentials.
-    :raises OutcomeUnknownError: the store did not say.
+    :param days: the age at which the rule aborts uploads; ``None``: a week, or longer if the
+        longest job demands it.
+    :param max_duration: seconds that the longest job may run; ``None`` as in :func:`examine`.
+    :param apply: ``False`` only returns the rule.
+    :raises InvalidInputError: with so few days the rule would remove files of committed jobs.
+    :raises StoreRefusedError: the store has no such rules, or the credentials lack the right.
+    :raises OutcomeUnknownError: the store did not confirm the rule.
     """
     longest = max_duration or (yield from longest_job(Context(root)))
     rule = _rule(root, longest, days)
@@ -347,10 +350,10 @@ def backstop(
 
 
 def _least_days(longest: float) -> int:
-    """Whole days that an upload has to be left: a rule counts them from its start, and its first
-    parts are as old as its job.
+    """Return the whole days for which a rule must spare an upload: the longest job, and recovery.
+    A rule counts from an upload's start, and an upload can be as old as its job.
 
-    :param longest: seconds the longest job may run.
+    :param longest: seconds that the longest job may run.
     """
     return ceil((longest + RECOVERY) / DAY)
 

@@ -1,4 +1,4 @@
-"""Problems of a table's jobs and of the records that name their files."""
+"""Problems of a table's jobs, and of its heads and what they name."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from ..store.requests import All, Delete, Head, Refused, Step, etag_of
 from .problem import Problem, about_damage
 from .repair import find_lost
 
-#: Seconds of silence after which a decided job counts as abandoned, whatever its patience.
+#: Seconds of silence after which a decided job counts as abandoned, even if its patience is longer.
 APPLYING = 3600.0
-#: Files of a job that the store is asked about.
+#: How many of a job's removals are tried at the store.
 _ASKED = 4
-#: No object's.
+#: An ETag that no object has.
 _NO_ETAG = "0" * 32
 
 
 def about_jobs(context: Context, coordination: Coordination) -> Step[list[Problem]]:
-    """Open jobs that are dead, damaged, or have lost files; objects among them that are none."""
+    """Find open jobs that are dead, damaged, or have lost files; and stray objects beside their
+    records."""
     jobs = yield from list_open(context)
     found = yield from All(tuple(_about_job(context, job, coordination) for job in sorted(jobs)))
     strays = yield from _strays(context)
@@ -94,8 +95,10 @@ def _about_losses(context: Context, decided: Decided) -> Step[list[Problem]]:
 
 
 def _about_removals(context: Context, decided: Decided) -> Step[list[Problem]]:
-    """Whether the store lets a committed job remove what it replaced. It is asked by deletions
-    under a condition that does not hold, where it keeps such conditions."""
+    """Find out whether the store refuses to remove the files that a committed job replaced.
+
+    It tries deletions under a condition that does not hold, so nothing is deleted. A store that
+    ignores such conditions is not tried."""
     if not context.facts.conditional_delete:
         return []
     due = [it for change in decided.decision.partitions for it in change.removals][:_ASKED]
@@ -119,7 +122,8 @@ def _about_removals(context: Context, decided: Decided) -> Step[list[Problem]]:
 
 
 def _refusal_to_delete(key: str) -> Step[str]:
-    """Why a store would not delete an object, which stays; ``""`` where it would."""
+    """Return the code with which a store refuses to delete an object; ``""``: it does not refuse.
+    The object stays."""
     try:
         answer = yield from Delete(key, if_match=_NO_ETAG)
     except StoreRefusedError as error:
@@ -134,7 +138,7 @@ def _refusal_to_delete(key: str) -> Step[str]:
 def _about_silence(
     context: Context, entry: OpenEntry, decided: Decided | None, coordination: Coordination
 ) -> list[Problem]:
-    # The process of a decided job sends heartbeats until it has done its work.
+    # A decided job's process sends heartbeats until the job is applied.
     allowed = entry.patience if decided is None else min(entry.patience, APPLYING)
     if entry.silent_for < allowed:
         return []
@@ -150,7 +154,7 @@ def _about_silence(
 
 
 def about_heads(context: Context, table: TableRecord) -> Step[list[Problem]]:
-    """Heads that cannot be read, name what is not there, or carry the claim of a dead job."""
+    """Find heads that cannot be read, name a missing record, or carry the claim of a dead job."""
     if table.coordination is Coordination.NONE:
         return []
     found = yield from all_heads(context)
@@ -163,7 +167,7 @@ def about_heads(context: Context, table: TableRecord) -> Step[list[Problem]]:
 
 
 def _about_names(context: Context, states: list[HeadState]) -> Step[list[Problem]]:
-    """Decisions and manifests that heads name: one GET each."""
+    """Find damaged decisions and manifests among those that heads name: one GET each."""
     named = yield from files_of_heads(context, [it for it in states if not it.slot.is_run])
     damaged = (it for it in named.files if isinstance(it, DamagedError))
     told = (about_damage(context.root, it) for it in damaged if not isinstance(it, HeadMovedError))
@@ -177,7 +181,7 @@ def _about_claim(context: Context, state: HeadState) -> Step[Problem | None]:
         return None
     again = yield from or_damage(read_head(context, state.slot))
     if isinstance(again, DamagedError) or again.etag != state.etag:
-        return None  # Its job closed in between.
+        return None  # Its job was closed between the two reads.
     return Problem(
         "claim of a dead job",
         state.slot.key,

@@ -1,9 +1,9 @@
-"""Policy of a bucket that keeps writers without conditions out of the logs of Delta tables.
+"""Bucket policy that refuses unconditional writes to the logs of Delta tables.
 
-An entry of a log is one writer's only where each PUT of one says ``If-None-Match``. Delta on Spark
-as it is does not; a bucket's policy refuses such a PUT, so that it fails where it would have
-destroyed a commit. The condition keys are AWS's (S3 User Guide, "Enforce conditional writes on
-Amazon S3 buckets"): a store that does not know them takes each request for one without a condition.
+Two writers cannot both write an entry of a log if each PUT of one has ``If-None-Match``. Delta on
+Spark does not send it by default. The policy refuses such a PUT, so that it fails instead of
+destroying a commit. The condition keys are those of AWS (S3 User Guide, "Enforce conditional writes
+on Amazon S3 buckets"). A store that does not know them treats every request as unconditional.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from ..format.layout import TableRoot
 from ..format.schema.other_formats import DELTA_LOG
 
-#: Names of entries: twenty digits. A checkpoint's begin like these, and are longer.
+#: Names of entries have twenty digits. Those of checkpoints begin in the same way, and are longer.
 _ENTRY = f"{DELTA_LOG}/{'?' * 20}.json"
 
 
 def log_guard(root: TableRoot) -> dict[str, Any]:
-    """A bucket policy that refuses entries without a condition, of the table at a root and of all
-    tables below it.
+    """Return a bucket policy that refuses log entries written without a condition. It covers the
+    table at a root and all tables below it.
 
-    Parts of multipart uploads carry no condition: the request that completes one has to.
+    Parts of a multipart upload carry no condition; the request that completes it must.
     """
     place = f"arn:aws:s3:::{root.bucket}/{root.prefix}"
     statement = {

@@ -1,4 +1,4 @@
-"""Lost partitions: those of which the index or a marker says more than their heads do."""
+"""Lost partitions: the index or a marker knows a later state than the partition's head."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ from ..store.requests import All, Get, ListedObject, Step
 def lost_partitions(
     context: Context, objects: Iterable[ListedObject]
 ) -> Step[dict[str, DamagedError]]:
-    """The partitions whose heads are gone, or were made anew, and who knows of them.
+    """Find the partitions whose heads are missing, or were made again after a loss.
 
-    Besides the index that is one request for the table's marker, and two for each marker beside
-    which there is no head; nothing of decisions that no head names.
+    Besides the index this reads the table's marker by one request, and by two requests each marker
+    of a partition without a head. Decisions that no head names are not searched.
 
-    :param objects: what lies below the table.
+    :param objects: the objects below the table.
+    :return: an error for each such partition, which says what knows of its former state.
     """
     index, listed = yield from All((read_index(context), list_heads(context)))
     known = known_by_index(index.entries.values())
     by_job = yield from known_by_markers(context, objects, listed)
     decisions = yield from All(tuple(or_damage(read_decision(context, job)) for job in by_job))
     for found, it in zip(decisions, by_job.values(), strict=True):
-        # A marker may be left of another table that was here.
+        # Without its decision here, a marker may belong to a former table at this root.
         known += it if isinstance(found, Decided) else ()
-    heads = yield from list_heads(context)  # After all that is known of them.
+    # After all that is known of heads was read: a head that came meanwhile is not lost.
+    heads = yield from list_heads(context)
     fresh = still_true(index.entries, heads)
     stale = sorted({it.partition for it in known if it.partition in heads}.difference(fresh))
     read = yield from All(tuple(or_damage(read_head(context, heads[name].slot)) for name in stale))
@@ -44,8 +46,10 @@ def lost_partitions(
 def known_by_markers(
     context: Context, objects: Iterable[ListedObject], heads: Collection[str]
 ) -> Step[dict[str, list[KnownVersion]]]:
-    """What the table's marker says, and those of partitions without a head, by the job for whose
-    decision a marker stands."""
+    """Read the versions that the table's marker and the markers of partitions without a head name.
+
+    :return: these versions, by the job that wrote the marker.
+    """
     root = context.root
     there = {item.key for item in objects if item.key.endswith("/_SUCCESS")}
     headed = {root.marker_key(name) for name in heads} - {root.marker_key(UNPARTITIONED)}

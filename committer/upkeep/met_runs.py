@@ -1,5 +1,5 @@
-"""Runs that met in a partition, two at a time: whether they are a conflict, by what is on record of
-their commits. No clock is asked: versions say who was there first, ranks who is newer."""
+"""Pairs of runs that wrote one partition, and whether they conflict, by the records of their
+commits. No clock decides: versions say which commit came first, ranks which run is newer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..format.run_rank import RunRank
 
 @dataclass(frozen=True)
 class RunCommit:
-    """What a run's job did to one partition.
+    """The commit of a run's job in one partition.
 
-    :param key: the run's idempotency key; the job, where it has none.
-    :param version: that the partition came to by it.
-    :param opened_version: the version that it was at when the job opened.
-    :param takes_place: it replaced all that was there by rows of its own.
-    :param settles: it carried out the settlement of a conflict.
-    :param is_known: the record says whose job it is, and how new.
+    :param key: the run's idempotency key; the job id, if it has none.
+    :param version: the partition's version after the commit.
+    :param opened_version: the partition's version when the job opened.
+    :param takes_place: it replaced all rows of the partition by its own.
+    :param settles: it settled a conflict.
+    :param is_known: the record names the job's owner and its rank.
     """
 
     key: str
@@ -40,7 +40,7 @@ class RunCommit:
 
     @staticmethod
     def of(decided: Decided, change: PartitionDecision) -> RunCommit:
-        """Read what a decision says of one partition."""
+        """Return the commit that a decision describes for one partition."""
         decision = decided.decision
         opened_version = change.opened_version
         return RunCommit(
@@ -60,14 +60,15 @@ class RunCommit:
 
     @property
     def run(self) -> ConflictingRun:
-        """The run, for a report."""
+        """The run as a participant of a conflict."""
         return ConflictingRun(self.key, self.job, self.at, self.owner, self.rank, self.rows)
 
 
 def cause_of(later: RunCommit, earlier: RunCommit) -> ConflictCause | None:
-    """Tell why a commit that removed another one's rows is a conflict; ``None``: it is none.
+    """Return why two commits conflict of which one removed the other's rows; ``None``: they do not.
 
-    :param earlier: the one whose rows went.
+    :param later: the commit that removed rows.
+    :param earlier: the commit whose rows it removed.
     """
     if later.key == earlier.key or later.settles or earlier.rows == 0:
         return None
@@ -80,8 +81,9 @@ def cause_of(later: RunCommit, earlier: RunCommit) -> ConflictCause | None:
 
 
 def cause_by_order(later: ConflictingRun, earlier: ConflictingRun) -> ConflictCause | None:
-    """Tell whether a run that took the place of another one, which had ended by then, is a
-    conflict; ``None``: it is none."""
+    """Return why a run conflicts with an ended run that it replaced; ``None``: it does not.
+
+    The cause is their order: ranks of two kinds, a lower rank that came later, or two tasks."""
     if later.key == earlier.key:
         return None
     if later.rank is not None and earlier.rank is not None:
@@ -93,19 +95,21 @@ def cause_by_order(later: ConflictingRun, earlier: ConflictingRun) -> ConflictCa
 
 
 def plainest(causes: Iterable[ConflictCause]) -> ConflictCause:
-    """Return the plainest of some causes."""
+    """Return the plainest of several causes, by the order of :class:`.ConflictCause`."""
     return min(causes, key=list(ConflictCause).index)
 
 
 def _is_newer(rank: RunRank | None, other: RunRank | None) -> bool:
-    """Tell whether a rank is the greater one. Those that do not compare are not."""
+    """Return whether a rank is newer than another. A rank is newer than none, and never newer than
+    one of another kind."""
     if rank is None or other is None:
         return rank is not None
     return rank.kind is other.kind and rank.is_newer_than(other)
 
 
 def _tasks_differ(owner: Owner, other: Owner) -> bool:
-    """Tell whether two runs are of different tasks; of mapped ones of one run, each is its own."""
+    """Return whether two runs belong to different tasks. Mapped tasks of one DAG run are different
+    tasks."""
     tasks = [(it.dag_id, it.task_id) if it.dag_id else it.application for it in (owner, other)]
     if tasks[0] != tasks[1]:
         return True

@@ -1,4 +1,4 @@
-"""Problem: what an examination of a table finds."""
+"""Problem that an examination of a table finds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..format.layout import TableRoot
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is or will be wrong.
+    """A present or future problem of a table.
 
-    :param what: in a few words.
+    :param what: the problem in a few words.
     :param subject: the key, job, rule or store concerned.
-    :param detail: what was found.
+    :param detail: the finding.
     :param remedy: what to do.
     """
 
@@ -25,6 +25,6 @@ class Problem:
 
 
 def about_damage(root: TableRoot, error: DamagedError) -> Problem:
-    """A record that is gone or cannot be read."""
+    """Return the problem of a record that is missing or damaged."""
     remedy = error.remedy or "Restore the object from a version or backup."
     return Problem("damaged", error.key or root.url, error.message, remedy)

@@ -1,4 +1,4 @@
-"""Purge: uploads that nobody will complete, claims of jobs that are gone, and old records."""
+"""Purge of orphaned uploads, claims of closed jobs, and old records."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ from .purge_plan import Judged, Wanted, judge_uploads
 from .recovery import Outcome, Recovered, give_up, known, plan_recovery, recover
 from .upload_selection import Spared, spare_needed, spare_none
 
-#: Uploads of which it is asked how much they hold.
+#: How many uploads are measured by listing their parts.
 _MEASURED = 100
-#: The second round comes at once.
+#: Rounds of aborting. The second follows the first without a pause.
 _ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
 
 
 class PurgeAction(StrEnum):
-    """Aborted: an upload; removed: a record. Failed: it was to go and is still there."""
+    """Action on one item: uploads are aborted, records removed. ``FAILED``: it was to be aborted or
+    removed, and is still there."""
 
     ABORTED = "aborted"
     WOULD_ABORT = "would-abort"
@@ -48,12 +49,13 @@ class PurgeAction(StrEnum):
 
 @dataclass(frozen=True)
 class PurgeEntry:
-    """What purge did with one upload, or with a record below ``_zero_rename/``.
+    """Action of a purge on one upload, or on one record below ``_zero_rename/``.
 
-    :param upload_id: ``""`` of a record.
-    :param job: of this package, by its id, or the S3A job that needs an upload, by its UUID.
-    :param initiated: when it was begun, or written; seconds since the epoch, store's clock.
-    :param bytes: how many an upload that goes holds; ``None`` where nobody asked.
+    :param upload_id: ``""`` for a record.
+    :param job: the id of this package's job, or the UUID of the S3A job that needs an upload.
+    :param initiated: when the upload was begun or the record written; Unix seconds by the store's
+        clock.
+    :param bytes: the size of an upload to be aborted; ``None`` if it was not measured.
     """
 
     key: str
@@ -67,14 +69,14 @@ class PurgeEntry:
 
 @dataclass(frozen=True)
 class PurgeReport:
-    """What a purge found."""
+    """Report of a purge."""
 
     entries: tuple[PurgeEntry, ...]
     recovered: tuple[Recovered, ...]
 
     @property
     def failed(self) -> int:
-        """Uploads and records that are still there and jobs that could not be settled."""
+        """How many uploads and records could not be removed, and jobs could not be finished."""
         there = sum(entry.action is PurgeAction.FAILED for entry in self.entries)
         return there + sum(job.outcome is Outcome.FAILED for job in self.recovered)
 
@@ -89,16 +91,16 @@ def purge(
     spared: Spared = spare_none,
     apply: bool = False,
 ) -> Step[PurgeReport]:
-    """As :meth:`.table.Table.purge`.
+    """Abort orphaned uploads, finish dead jobs and remove old records (:meth:`.table.Table.purge`).
 
-    :param foreign_older_than: abort foreign uploads initiated so many seconds ago; ``None``
-        leaves them.
-    :param spared: which of those are left all the same, and why.
+    :param foreign_older_than: abort foreign uploads that are at least so many seconds old; ``None``
+        keeps them.
+    :param spared: finds those of them that are kept all the same, each with the reason.
     """
     context, coordination = yield from known(context, (yield from find_table(context)))
     yield from _check_named(context, jobs)
     settle = _recovered if apply else _planned
-    # Those of a dead job go with it, and are told all the same.
+    # Finishing a dead job aborts its uploads; this list lets the report name them all the same.
     before = (yield from list_uploads(context)) if apply and (yield from list_open(context)) else []
     recovered = yield from settle(context, coordination, patience, jobs)
     judged = yield from judge_uploads(context, Wanted(foreign_older_than, frozenset(jobs)))
@@ -110,7 +112,7 @@ def purge(
         doomed = [it.upload for it in judged if it.abort]
         left = yield from abort_until_gone(doomed, partial(list_uploads, context), _ROUNDS)
         if len(doomed) > len(left) and any(it.outcome is Outcome.FAILED for it in recovered):
-            # What failed may have failed for want of room.
+            # Jobs may have failed because the store was full; the aborts have made room.
             again = yield from _recovered(context, coordination, patience, ())
             settled = [it for it in recovered if it.outcome is not Outcome.FAILED]
             recovered = settled + again
@@ -121,7 +123,7 @@ def purge(
 
 
 def doomed_with_job(it: Judged, planned: Sequence[Recovered]) -> Judged:
-    """Say of an upload whose job would be aborted that it would go, too."""
+    """Return the judgement of an upload, as one to abort if its job would be aborted."""
     would = {one.job: one.detail for one in planned if one.outcome is Outcome.WOULD_ABORT}
     if not it.is_open or it.job not in would:
         return it
@@ -131,9 +133,9 @@ def doomed_with_job(it: Judged, planned: Sequence[Recovered]) -> Judged:
 def _gone_with_jobs(
     before: Sequence[ListedUpload], judged: Sequence[Judged], recovered: Sequence[Recovered]
 ) -> list[PurgeEntry]:
-    """Name the uploads that went with the jobs that were aborted.
+    """Return entries for the uploads that disappeared with aborted jobs.
 
-    :param before: what was listed before that; ``judged``: what was there after it.
+    :param before: the uploads listed before the jobs were aborted; ``judged``: those after it.
     """
     there = {(it.upload.key, it.upload.upload_id) for it in judged}
     gone = {one.job: one.detail for one in recovered if one.outcome is Outcome.ABORTED}
@@ -152,7 +154,11 @@ def _gone_with_jobs(
 
 
 def _check_named(context: Context, jobs: Collection[str]) -> Step[None]:
-    """A slip of the pen would else look as if that job were settled."""
+    """Refuse job ids of which the table has no trace. Otherwise a mistyped id would look like a job
+    that has been finished.
+
+    :raises InvalidInputError: a job has no record, no claim and no upload here.
+    """
     if not jobs:
         return
     ids, root = [job for job in sorted(jobs) if is_job_id(job)], context.root
@@ -175,7 +181,7 @@ def _check_named(context: Context, jobs: Collection[str]) -> Step[None]:
 
 
 def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[PurgeEntry]]:
-    """Remove the records that nobody needs any more, or say which these are."""
+    """Remove the records that are not needed any more, or report which these are."""
     old, parts = yield from All(
         (find_old_records(context, kept_for), find_old_parts(context, kept_for))
     )
@@ -186,9 +192,10 @@ def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[Pu
 def remove_objects(
     found: Mapping[ListedObject, str], apply: bool, etags: Mapping[ListedObject, str]
 ) -> Step[list[PurgeEntry]]:
-    """Remove objects, each for a reason, or say which would be removed.
+    """Remove objects, or report which would be removed.
 
-    :param etags: of those that are removed only as they were listed.
+    :param found: the reason for each object.
+    :param etags: the ETags of those objects that may be removed only if they have not changed.
     """
     failed: Mapping[str, str] = {}
     if apply:
@@ -206,7 +213,7 @@ def remove_objects(
 def _recovered(
     context: Context, coordination: Coordination, patience: float | None, dead: Collection[str]
 ) -> Step[list[Recovered]]:
-    """Open jobs settled, those named as dead first, and claims of jobs that are gone."""
+    """Finish or abort open jobs, those named as dead first, and release claims of closed jobs."""
     outcomes: list[Recovered] = []
     if coordination is Coordination.STORE:
         for job in dead:
@@ -221,7 +228,7 @@ def _recovered(
 def _planned(
     context: Context, coordination: Coordination, patience: float | None, dead: Collection[str]
 ) -> Step[list[Recovered]]:
-    """What :func:`_recovered` would do."""
+    """Return what :func:`_recovered` would do. Changes nothing."""
     outcomes = yield from plan_recovery(context, patience)
     if coordination is Coordination.NONE:
         return outcomes
@@ -235,8 +242,9 @@ def _planned(
 
 
 def _held(judged: Sequence[Judged]) -> Step[dict[ListedUpload, int]]:
-    """How many bytes the first hundred uploads hold that are to be aborted: what it frees. Of those
-    that may not be asked for, nothing is said: a purge needs no right to list parts."""
+    """Return the sizes of the first hundred uploads to be aborted, which is what a purge frees.
+
+    Uploads whose parts cannot be listed are left out: a purge does not need that right."""
     asked = [it.upload for it in judged if it.abort][:_MEASURED]
     found = yield from All(tuple(or_error(parts_held(it.key, it.upload_id)) for it in asked))
     known = zip(asked, found, strict=True)
@@ -251,9 +259,10 @@ def _entry(it: Judged, apply: bool, failure: str | None, size: int | None) -> Pu
 
 
 def became_of(it: Judged, apply: bool, failure: str | None, tried: str) -> tuple[PurgeAction, str]:
-    """What became of an upload, or would, and why.
+    """Return the action on an upload, done or planned, and its reason.
 
-    :param failure: why it is still there after what was ``tried``; ``None``: it is not.
+    :param failure: why the upload is still there after the attempts that ``tried`` describes;
+        ``None``: the abort has not failed.
     """
     if failure is not None:
         return PurgeAction.FAILED, f"{it.reason}; it is still listed after {tried} ({failure})"
@@ -263,9 +272,9 @@ def became_of(it: Judged, apply: bool, failure: str | None, tried: str) -> tuple
 
 
 def recover_all(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
-    """As :func:`.recovery.recover`, and claims of jobs that are gone taken off partitions.
+    """Recover open jobs (:func:`.recovery.recover`), and release claims of closed jobs.
 
-    A head that the index knows as it is carries no claim, so that few are read.
+    A head whose present state is in the index carries no claim, so only the others are read.
     """
     outcomes = yield from recover(context, patience)
     left = yield from _claims_of_closed_jobs(context, (yield from _unindexed_heads(context)))
@@ -276,24 +285,26 @@ def recover_all(context: Context, patience: float | None = None) -> Step[list[Re
 
 
 def plan_all(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
-    """What :func:`recover_all` would do. Changes nothing."""
+    """Return what :func:`recover_all` would do. Changes nothing."""
     outcomes = yield from plan_recovery(context, patience)
     left = yield from _claims_of_closed_jobs(context, (yield from _unindexed_heads(context)))
     return outcomes + (yield from _each(context, left, _would_release))
 
 
-#: A head and the job whose claim it carries; or why the head cannot be read.
+#: A head and the job whose claim it carries; or the error of a head that cannot be read.
 _Claim = tuple[HeadState, str] | DamagedError
-#: What is done about such a claim, or would be.
+#: A step that resolves such a claim, or reports how it would be resolved.
 _Treat = Callable[[Context, HeadState, str], Step[Recovered]]
 
 
 def dead_claims(context: Context, treat: _Treat) -> Step[list[Recovered]]:
-    """Resolve claims of jobs that have no open record any more: one GET a head.
+    """Resolve claims of jobs that have no open record any more: one GET for each head.
 
-    A job that was declared dead while it still wrote may put its claim on a head after its
-    clean-up was done, and then die: nothing but the head tells. Whoever claims the head next takes
-    such a claim off; this does it for partitions that nobody writes.
+    A job that was declared dead while it still wrote may claim a head after its clean-up, and then
+    die. Only the head shows this. The next job that claims the head releases such a claim; this
+    function releases it in partitions that no job writes.
+
+    :param treat: resolves a claim, or reports how it would be resolved.
     """
     found = yield from _claims_of_closed_jobs(context, (yield from all_heads(context)))
     return (yield from _each(context, found, treat))
@@ -302,7 +313,8 @@ def dead_claims(context: Context, treat: _Treat) -> Step[list[Recovered]]:
 def _claims_of_closed_jobs(
     context: Context, states: Sequence[HeadState | DamagedError]
 ) -> Step[list[_Claim]]:
-    """Heads with the claim of a job that has no open record; those that cannot be read."""
+    """Return the heads with the claim of a job without an open record, and the errors of heads
+    that cannot be read."""
     found: list[_Claim] = []
     for state in states:
         if isinstance(state, DamagedError):
@@ -315,8 +327,8 @@ def _claims_of_closed_jobs(
 
 
 def _unindexed_heads(context: Context) -> Step[list[HeadState]]:
-    """The heads of partitions that have changed since the index was written, or that it left out
-    for their claims. Verification names those that cannot be read."""
+    """Read the heads whose present state the index does not have: they changed later, or carried a
+    claim. Heads that cannot be read are left out; verification names them."""
     listing = yield from list_heads_and_index(context)
     known_as_they_are: Collection[str] = ()
     if listing.index is not None:

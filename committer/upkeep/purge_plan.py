@@ -1,4 +1,4 @@
-"""Plan of a purge: whose each upload is, and whether anybody may still complete it."""
+"""Plan of a purge: the owner of each upload, and whether a job may still complete it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ..store.requests import All, Found, Head, ListedUpload, Step
 
 
 class Whose(StrEnum):
-    """Of which job an upload is: one of this table, one that it has no record of, one of a table
-    below it, or of none that this package made."""
+    """The owner of an upload: a job of this table; an unknown job, of which the table has no
+    record; a job of a nested table; or foreign, made by another program."""
 
     OURS = "ours"
     UNKNOWN = "unknown"
@@ -30,9 +30,9 @@ class Whose(StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """An upload, and whether nobody will complete it.
+    """An upload, and whether to abort it.
 
-    :param job: the job id in its key; of a foreign one, the job that is known to need it.
+    :param job: the job id in its key; for a foreign upload, the job that is known to need it.
     :param abort: whether to abort it; ``reason`` says why or why not.
     :param is_open: its job has an open record here.
     """
@@ -47,26 +47,27 @@ class Judged:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Uploads that are aborted though no record of this table says so.
+    """Uploads to abort at the caller's request, beyond those that the table's records allow.
 
-    :param foreign_older_than: foreign ones initiated so many seconds ago; ``None``: none.
-    :param jobs: those of jobs of which the table has no record.
+    :param foreign_older_than: foreign uploads that are at least so many seconds old; ``None``:
+        none.
+    :param jobs: unknown jobs whose uploads are aborted.
     """
 
     foreign_older_than: float | None = None
     jobs: Collection[str] = frozenset()
 
 
-#: Seconds that no probe lasts, however often a store fails to answer it.
+#: Seconds within which every probe has ended, however often a store fails to answer it.
 _PROBE_LASTS = 3600.0
 
 
 @dataclass(frozen=True)
 class Fate:
-    """What is known of a job without an open record.
+    """The decision of a job without an open record.
 
-    :param verdict: ``None`` where its decision cannot be read.
-    :param named: (key, UploadId) of the uploads that its commit names.
+    :param verdict: its verdict; ``None`` if the decision cannot be read.
+    :param named: (key, UploadId) of the uploads that a commit names.
     """
 
     verdict: Verdict | None
@@ -74,9 +75,8 @@ class Fate:
 
 
 def judge_uploads(context: Context, wanted: Wanted) -> Step[list[Judged]]:
-    """Judge every upload below a table, by its job's records; a foreign one by its age.
-
-    Changes nothing.
+    """Decide for every upload below a table whether to abort it: by the records of its job, or by
+    its age if it is foreign. Changes nothing.
     """
     uploads = yield from list_uploads(context)
     return (yield from judge_page(context, wanted, uploads, {}, {}))
@@ -89,14 +89,15 @@ def judge_page(
     fates: dict[str, Fate | None],
     folders: dict[str, bool],
 ) -> Step[list[Judged]]:
-    """Judge uploads that a listing has just shown, in their order.
+    """Judge uploads that a listing has just shown, and return the judgements in the same order.
 
     The open records are listed here, after the uploads: a job that opens in between has no upload
     among them. Changes nothing in the store.
 
-    :param fates: by job, ``None`` for one without records; what is found out is added to it. A job
-        that is closed stays so, and its decision with it.
-    :param folders: whether a table's record lies there; what is found out is added to it.
+    :param fates: decisions by job, ``None`` for a job without records. Decisions that are read here
+        are added: a closed job stays closed, and its decision does not change.
+    :param folders: by folder, whether it has a table's record. Folders that are checked here are
+        added.
     """
     still_open = yield from list_open(context)
     named = {job_in_key(upload.key) for upload in uploads}
@@ -106,7 +107,7 @@ def judge_page(
     fates.update(zip(asked_for, found, strict=True))
     owned = {*still_open, *(job for job in jobs if fates[job] is not None)}
     unowned = [upload.key for upload in uploads if job_in_key(upload.key) not in owned]
-    # The age of an upload is told by the store's clock, as when it was initiated.
+    # Ages are measured by the store's clock, since it dates the start of an upload, too.
     asked = None
     probed = any(upload.key.startswith(context.root.probe_key("")) for upload in uploads)
     if wanted.foreign_older_than is not None or (probed and still_open):
@@ -134,7 +135,7 @@ def _fate(context: Context, job: str) -> Step[Fate | None]:
 def nested_tables(
     context: Context, keys: Iterable[str], known: dict[str, bool]
 ) -> Step[list[TableRoot]]:
-    """The tables below this one in which some of ``keys`` lie."""
+    """Find the tables below this one that contain some of ``keys``."""
     prefix = f"{context.root.prefix}/"
     folders = {folder for key in keys for folder in folders_of(key) if folder.startswith(prefix)}
     yield from look_for_tables(context.root.bucket, folders, known)
@@ -142,14 +143,14 @@ def nested_tables(
 
 
 def folders_of(key: str) -> list[str]:
-    """The folders that a key lies in and that may be tables, innermost first."""
+    """Return the folders above a key that can be the root of a table, innermost first."""
     names = list(takewhile(lambda name: not is_hidden(name), key.split("/")[:-1]))
     return ["/".join(names[:depth]) for depth in range(len(names), 0, -1)]
 
 
 def look_for_tables(bucket: str, folders: Iterable[str], known: dict[str, bool]) -> Step[None]:
-    """Add to ``known`` whether a table's record lies in each of ``folders``: one request a folder
-    that is not known."""
+    """Add to ``known`` whether each of ``folders`` has a table's record: one request for each
+    folder that is not in it yet."""
     asked = sorted(set(folders).difference(known))
     found = yield from All(tuple(Head(TableRoot(bucket, folder).table_key) for folder in asked))
     known.update((folder, isinstance(it, Found)) for folder, it in zip(asked, found, strict=True))
@@ -157,10 +158,10 @@ def look_for_tables(bucket: str, folders: Iterable[str], known: dict[str, bool])
 
 @dataclass(frozen=True)
 class _Judge:
-    """What is known when uploads are judged.
+    """Judge of uploads, with the records that were read for it.
 
-    :param fates: by job without an open record.
-    :param now: the store's time; ``None`` where nothing is judged by age.
+    :param fates: the decisions of jobs without an open record.
+    :param now: the store's time; ``None`` if no upload is judged by its age.
     """
 
     root: TableRoot
@@ -187,7 +188,8 @@ class _Judge:
         return Judged(upload, job, *self._foreign(upload), Whose.FOREIGN)
 
     def _ours(self, upload: ListedUpload, job: str | None) -> tuple[bool, str] | None:
-        """Whether to abort an upload of a job of this table, and why; ``None``: of no such job."""
+        """Return whether to abort an upload of this table's jobs or probes, and why; ``None``: it
+        belongs to neither."""
         if upload.key.startswith(self.root.probe_key("")):
             # A probe runs while its job is open, and its upload names no job.
             age = 0.0 if self.now is None else self.now - upload.initiated
@@ -206,8 +208,8 @@ class _Judge:
         return True, f"its job is closed ({fate.verdict}) and its decision does not name it"
 
     def _of_unknown_job(self, job: str) -> tuple[bool, str]:
-        """An upload with a job id of this package is never foreign: it may be committed in a
-        table of which nothing is known here."""
+        """Return whether to abort an upload of an unknown job, and why. It is never foreign: the
+        job may be committed in a table that is not known here."""
         if job in self.wanted.jobs:
             return True, "of a job that this table has no record of, and that was asked for"
         why = "another table's, or its records were deleted"
@@ -218,6 +220,6 @@ class _Judge:
         if least is None or self.now is None:
             return False, "foreign: left unless foreign uploads are asked for, by age"
         age = self.now - upload.initiated
-        if not age >= least:  # Nothing is as old as a number that is none.
+        if not age >= least:  # Written so that NaN, as an age limit, aborts nothing.
             return False, f"foreign and {age:.0f} s old, younger than {least:.0f} s"
         return True, f"foreign and {age:.0f} s old"

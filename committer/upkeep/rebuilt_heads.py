@@ -1,14 +1,13 @@
-"""Heads that are gone, built again from the decisions: only where these tell the state whole.
+"""Rebuild of lost heads from the decisions, if these describe the whole state of a partition.
 
-Each decision about a partition says which version it found, so those on record line up, from the
-last replace or the first job on, and what their job did is done again on an empty head. What the
-index, the markers and the files that are there say must agree with that.
+Each decision about a partition says which version it found. So the decisions can be put in order,
+from the last replace or the first job on, and applied again to an empty head. The index, the
+markers and the files that are there must agree with the result.
 
-The heads are read first, and all else after them. So a job that moved a head before it was lost
-has its decision on record by then; one that had claimed it is open, or decided. A rebuilt head is
-written only over what was found there at first: nothing, or a head of version 0 without a claim,
-which a job had made where the head was lost and had given back. So whoever claims meanwhile keeps
-the head.
+The heads are read first, and everything else after them. So if a job moved a head before it was
+lost, its decision is on record by then; if a job had claimed it, that job is open or decided. A
+rebuilt head is written only over what was found at first: no head, or a head of version 0 without a
+claim, which a job made after the loss and gave back. So a job that claims meanwhile keeps its head.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from .lost_partitions import known_by_markers
 
 
 class RebuildAction(StrEnum):
-    """What became of a partition without a head. Left: its state cannot be told whole."""
+    """Outcome for a partition without a head. ``LEFT``: its head cannot be rebuilt now."""
 
     WOULD_REBUILD = "would-rebuild"
     REBUILT = "rebuilt"
@@ -49,11 +48,12 @@ class RebuildAction(StrEnum):
 
 @dataclass(frozen=True)
 class RebuiltHead:
-    """A partition whose head is gone.
+    """A partition whose head is missing, and its rebuilt head.
 
-    :param version: that of the head; ``files`` and ``rows`` what it names. 0 where it is left.
-    :param jobs: whose decisions it names.
-    :param reason: why it is left; of one that is rebuilt, what could not be done after that.
+    :param version: the rebuilt head's version; ``files`` and ``rows``: how many it names. All are 0
+        if it is not rebuilt.
+    :param jobs: the jobs whose decisions it names.
+    :param reason: why it is not rebuilt; or, of a rebuilt head, why its last job is not finished.
     """
 
     partition: str
@@ -65,20 +65,20 @@ class RebuiltHead:
     reason: str = ""
 
 
-#: A decision about a partition, and what it says of it.
+#: A decision, and its change of one partition.
 _Change = tuple[Decided, PartitionDecision]
 
 
 @dataclass(frozen=True)
 class _Records:
-    """What was read, in this order.
+    """Records of a table, read heads first, then open jobs, decisions, files, index and markers.
 
     :param heads: all heads.
-    :param decided: jobs with a decision on record, whatever it says.
-    :param still_open: jobs with an open record; ``undecided`` those of them without a decision.
+    :param decided: jobs with a decision on record: commit, abort or damaged.
+    :param still_open: jobs with an open record; ``undecided``: those of them without a decision.
     :param changes: the commit decisions about each partition.
-    :param unread: decisions that cannot be read.
-    :param files: the data files that are there, by partition.
+    :param unread: jobs whose decisions cannot be read.
+    :param files: the data files that are there, by partition and key.
     :param known: the highest version of each partition that the index or a marker names.
     """
 
@@ -93,11 +93,11 @@ class _Records:
 
 
 class _NotWholeError(Exception):
-    """Why a partition's state cannot be told."""
+    """A head cannot be rebuilt, for the reason that the message gives."""
 
 
 def rebuild_heads(context: Context, apply: bool) -> Step[list[RebuiltHead]]:
-    """As :meth:`.table.Table.rebuild_heads`."""
+    """Rebuild the heads that are missing (:meth:`.table.Table.rebuild_heads`)."""
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
         return []
@@ -118,7 +118,7 @@ def rebuild_heads(context: Context, apply: bool) -> Step[list[RebuiltHead]]:
     if apply:
         for plan in plans:
             result[plan.told.partition] = yield from _carry_out(plan)
-        # A job is finished once all the heads are there that it moves.
+        # Finish jobs last: a job needs all the heads that it moves.
         for plan in plans:
             found = result[plan.told.partition]
             if found.action is RebuildAction.REBUILT:
@@ -127,9 +127,9 @@ def rebuild_heads(context: Context, apply: bool) -> Step[list[RebuiltHead]]:
 
 
 def _plan_for(context: Context, records: _Records, name: str) -> Step[_HeadPlan | None]:
-    """Plan a partition's head; ``None``: it is not lost.
+    """Plan the head of a partition; ``None``: its head is not lost.
 
-    :raises _NotWholeError: it is, and its state cannot be told.
+    :raises _NotWholeError: the head is lost and cannot be rebuilt now.
     """
     slot, changes = Slot.partition(context.root, name), records.changes.get(name, ())
     before = records.heads.states.get(name)
@@ -137,11 +137,12 @@ def _plan_for(context: Context, records: _Records, name: str) -> Step[_HeadPlan 
         return None
     found = yield from or_damage(read_head(context, slot))
     if isinstance(found, DamagedError) or found.head.version:
-        return None  # Another job has made it since.
+        return None  # Another job has made the head since.
     claim = found.head.claim
     if claim in {decided.decision.job for decided, _ in changes}:
         return None  # Its first job is about to move it.
-    if claim is not None and claim not in records.decided:  # One that is aborted claims nothing.
+    # The claim of an aborted job does not count.
+    if claim is not None and claim not in records.decided:
         raise _NotWholeError(_claimed(context, claim))
     if found.etag != (None if before is None else before.etag):
         raise _NotWholeError("a job has claimed it meanwhile; run it again")
@@ -196,10 +197,10 @@ def _read(context: Context) -> Step[_Records]:
 
 @dataclass(frozen=True)
 class _HeadPlan:
-    """A head to be put where ``now`` was found.
+    """A rebuilt head that will be written over ``now``.
 
-    :param finishes: the job that moved it last, where it is open: the head carries its claim where
-        it has yet to complete files.
+    :param finishes: the job that moved the head last, if it is still open. If this job has yet to
+        complete files, the head carries its claim.
     """
 
     now: HeadState
@@ -209,7 +210,10 @@ class _HeadPlan:
 
 
 def _plan(context: Context, records: _Records, now: HeadState) -> _HeadPlan:
-    """:raises _NotWholeError: the state cannot be told whole."""
+    """Plan the head that a partition's decisions lead to.
+
+    :raises _NotWholeError: the records do not describe the whole state.
+    """
     name = now.slot.name
     if records.unread:
         raise _NotWholeError(f"the decision of {min(records.unread)} cannot be read")
@@ -243,7 +247,7 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _HeadPlan:
         sum(max(0, file.rows) for file in files),
         head.decisions,
     )
-    # A job that has completed all may have moved the head, and be about to close.
+    # If the open job has completed all files, it may have moved the head and be about to close.
     if pending is not None and unfinished:
         head = replace(before, claim=pending.decision.job)
     head = replace(head, write_id=context.write_id(), trail=())
@@ -251,9 +255,9 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _HeadPlan:
 
 
 def _history(changes: Sequence[_Change]) -> list[_Change]:
-    """The changes from the last replace on, or from the first job, in their order.
+    """Return the changes from the last replace on, or from the first job, in their order.
 
-    :raises _NotWholeError: some are missing, condensed, or there are two of one version.
+    :raises _NotWholeError: a change is missing or condensed, or two changes found one version.
     """
     ordered = sorted(changes, key=lambda it: it[1].base_version)
     start = max((n for n, (_, it) in enumerate(ordered) if it.replace), default=0)
@@ -277,7 +281,7 @@ def _history(changes: Sequence[_Change]) -> list[_Change]:
 
 
 def _unfinished(records: _Records, name: str, pending: Decided | None) -> set[str]:
-    """The keys of files in a partition that a job which is not closed yet has not completed."""
+    """Return the keys of files in a partition that the open job has not completed yet."""
     there = records.files.get(name, {})
     changes = () if pending is None else pending.changes.get(name, ())
     files = (file for change in changes for file in change.files)
@@ -295,11 +299,11 @@ def _check_files(
     files: Sequence[DataFile],
     unfinished: Collection[str],
 ) -> None:
-    """See that what the head would name is there, and that no file is of a job of which nothing is
-    on record.
+    """Check that all files of the head are there, and that each file of a job in the partition
+    belongs to a job with a commit decision.
 
-    :param unfinished: keys of those that are yet to be completed.
-    :raises _NotWholeError: it is not so.
+    :param unfinished: keys of the files that are yet to be completed.
+    :raises _NotWholeError: a file is missing, or belongs to a job without a commit decision.
     """
     there = records.files.get(name, {})
     for file in files:
@@ -320,8 +324,8 @@ def _carry_out(plan: _HeadPlan) -> Step[RebuiltHead]:
 
 
 def _finish(context: Context, plan: _HeadPlan, rebuilt: RebuiltHead) -> Step[RebuiltHead]:
-    """Finish the job that is to move a rebuilt head. Where that fails, the head is there all the
-    same, and its report says both."""
+    """Finish the open job of a rebuilt head. If that fails, the head stays, and its report has the
+    reason of the failure."""
     if plan.finishes is None:
         return rebuilt
     failed = yield from or_error(finish(context, plan.finishes))

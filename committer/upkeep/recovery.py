@@ -1,4 +1,4 @@
-"""Recovery: for every open record, apply, finish the clean-up, leave alone, or fence."""
+"""Recovery of open jobs: each is applied, cleaned up, fenced, or left alone."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from ..format.records.head import HeadState, Slot
 from ..format.records.store_facts import StoreFacts
 from ..store.requests import All, ListObjects, Step
 
-#: Jobs that are settled at once: their decisions are in memory together.
+#: How many jobs are recovered at once: their decisions are in memory together.
 _AT_ONCE = 64
 
 
 class Outcome(StrEnum):
-    """What became of an open job, or would: would-finish is committed already, and would-abort
-    covers the clean-up of one that is aborted."""
+    """Outcome for an open job. ``WOULD_FINISH``: it is committed already. ``WOULD_ABORT``: it would
+    be aborted, or it is aborted and would be cleaned up."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -52,9 +52,9 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Recovered:
-    """What recovery did with one open job, and why.
+    """Outcome of recovery for one job, with its reason.
 
-    :param lasting: it failed, and will until a person does something about it.
+    :param lasting: it failed, and will fail again until an operator acts.
     """
 
     job: str
@@ -64,12 +64,13 @@ class Recovered:
 
     @staticmethod
     def failed(job: str, error: ZeroRenameError) -> Recovered:
-        """It could not be settled."""
+        """Return the outcome of a job whose recovery has failed."""
         return Recovered(job, Outcome.FAILED, str(error), is_lasting(error))
 
 
 def is_lasting(error: ZeroRenameError) -> bool:
-    """Whether the same would fail again: not for the store's failures, nor for another job."""
+    """Return whether a retry would fail with the same error. Failures of the store, and conflicts
+    with other jobs, may pass."""
     return isinstance(error, DamagedError | InvalidInputError | StoreRefusedError | StoreUnfitError)
 
 
@@ -78,9 +79,9 @@ class OpenJob:
     """A job with an open record.
 
     :param age_seconds: seconds without a heartbeat, by the store's clock.
-    :param decided: its verdict; ``None`` while it has none.
-    :param damage: what of its records cannot be read; ``""`` where all can.
-    :param unpublished: it is written, and waits to be published.
+    :param decided: the verdict of its decision; ``None``: it has no decision that can be read.
+    :param damage: the errors of its records that cannot be read; ``""`` if all can.
+    :param unpublished: its rows are written, and it waits to be published.
     """
 
     job: str
@@ -92,14 +93,14 @@ class OpenJob:
     unpublished: bool = False
 
 
-#: The least that a store of which nothing is known may keep.
+#: The weakest guarantees, assumed of a store of which nothing is known.
 _LEAST_FACTS = StoreFacts(
     atomic=False, conditional_delete=False, uploads_by_prefix=False, complete_resurrects=True
 )
 
 
 def open_jobs(context: Context) -> Step[list[OpenJob]]:
-    """The jobs with an open record, oldest first."""
+    """Return the jobs with an open record, the oldest first."""
     jobs = yield from list_open(context)
     found = yield from All(tuple(_open_job(context, job) for job in sorted(jobs)))
     return [job for job in found if job is not None]
@@ -120,13 +121,13 @@ def _open_job(context: Context, job: str) -> Step[OpenJob | None]:
 
 
 def known(context: Context, found: FoundTable | None) -> Step[tuple[Context, Coordination]]:
-    """What ``table.json`` says of the store and the table.
+    """Return the context with the store's guarantees, and the coordination, from ``table.json``.
 
-    A first job that died before its commit made the table left records and no table: its store is
-    known where it had begun to make it, and the least is assumed where not.
+    A first job that died before its commit leaves records but no table. If it had written
+    ``table.json``, the store's guarantees are known from it; otherwise the weakest are assumed.
 
-    :param found: what lies at ``table.json``.
-    :raises TableNotFoundError: no table, and no record of any job.
+    :param found: the record at ``table.json``, if there is one.
+    :raises TableNotFoundError: there is no table and no record of any job.
     :raises OtherFormatError: it is a Delta table.
     """
     if found is not None and found.counts:
@@ -135,7 +136,8 @@ def known(context: Context, found: FoundTable | None) -> Step[tuple[Context, Coo
     if not records.objects:
         yield from read_table(context)
     if found is None:
-        yield from refuse_delta(context.root)  # Its jobs are on record below the same names.
+        # A Delta table keeps the records of its jobs under the same keys.
+        yield from refuse_delta(context.root)
     else:
         context = context.of(found.record)
     facts = _LEAST_FACTS if found is None else found.record.facts
@@ -143,10 +145,10 @@ def known(context: Context, found: FoundTable | None) -> Step[tuple[Context, Coo
 
 
 def recover(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
-    """Settle every open job of a table.
+    """Recover every open job of a table.
 
-    :param patience: seconds an undecided job may be silent; ``None`` takes each job's own: ten
-        of its intervals, or its maximum duration where nobody sends heartbeats.
+    :param patience: seconds that an undecided job may be silent; ``None`` takes each job's own: ten
+        of its heartbeat intervals, or its maximum duration if it sends no heartbeats.
     """
     found = yield from find_table(context)
     context, coordination = yield from known(context, found)
@@ -158,7 +160,7 @@ def recover(context: Context, patience: float | None = None) -> Step[list[Recove
 
 
 def plan_recovery(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
-    """What :func:`recover` would do, by the same judgement. Changes nothing."""
+    """Return what :func:`recover` would do, by the same judgement. Changes nothing."""
     context, coordination = yield from known(context, (yield from find_table(context)))
     if coordination is Coordination.NONE:
         return (yield from _report_only(context))
@@ -172,7 +174,8 @@ def plan_recovery(context: Context, patience: float | None = None) -> Step[list[
 
 
 def settle_jobs(context: Context, jobs: Collection[str]) -> Step[list[Recovered]]:
-    """As :meth:`.table.Table.settle`: none that is its owner's alone (coordination *none*)."""
+    """Recover jobs that the caller knows to be dead (:meth:`.table.Table.settle`). Does nothing on
+    a table of coordination *none*, where only its owner may finish a job."""
     context, coordination = yield from known(context, (yield from find_table(context)))
     if coordination is Coordination.NONE:
         return []
@@ -180,7 +183,8 @@ def settle_jobs(context: Context, jobs: Collection[str]) -> Step[list[Recovered]
 
 
 def _report_only(context: Context) -> Step[list[Recovered]]:
-    """What is open on a table of coordination *none*, where nobody but the owner may act."""
+    """Report the open jobs of a table of coordination *none*, where only the owner may act, with
+    the steps that an operator can take."""
     found = yield from open_jobs(context)
     left = []
     for job in found:
@@ -202,11 +206,12 @@ def _report_only(context: Context) -> Step[list[Recovered]]:
 
 @dataclass(frozen=True)
 class JudgedJob:
-    """An open job, as recovery takes it.
+    """An open job, with all that recovery needs to choose its action.
 
     :param allowed: seconds that it may be silent while it is undecided.
-    :param owners_alone: nobody but its owner may settle it, however silent it is: no decision to
-        abort would keep it from committing (a first job of a table of coordination *none*).
+    :param owners_alone: only its owner may finish or abort it, however long it is silent. It is a
+        first job of a table of coordination *none*: an abort decision would not keep it from
+        committing.
     """
 
     entry: OpenEntry
@@ -220,13 +225,14 @@ class JudgedJob:
 
     @property
     def may_live(self) -> bool:
-        """Undecided, and not silent for long enough: nobody but its owner may settle it."""
+        """True if it is undecided and has not been silent for too long, or is its owner's alone.
+        Recovery must leave such a job alone."""
         lives = self.owners_alone or self.entry.silent_for < self.allowed
         return self.decided is None and lives
 
     @property
     def is_dead(self) -> bool:
-        """To be aborted, or aborted already and not cleaned up."""
+        """True if it is to be aborted, or is aborted and not cleaned up yet."""
         return not (self.is_committed or self.may_live)
 
     @property
@@ -247,7 +253,7 @@ class JudgedJob:
         return "" if self.decided else f"silent for {self.entry.silent_for:.0f} s"
 
     def plan(self) -> Recovered:
-        """What recovery would do."""
+        """Return what recovery would do."""
         job = self.entry.job
         if self.may_live:
             return Recovered(job, Outcome.LEFT, self.why_left)
@@ -259,10 +265,10 @@ class JudgedJob:
 
 
 def judge_job(context: Context, job: str, patience: float | None) -> Step[JudgedJob | None]:
-    """What recovery goes by; ``None``: the job is not open. Changes nothing.
+    """Read what recovery needs to know of a job; ``None``: it is not open. Changes nothing.
 
     :param patience: as in :func:`recover`.
-    :raises DamagedError: its decision cannot be read.
+    :raises DamagedError: the job's decision cannot be read.
     """
     entry = yield from read_open(context, job)
     if entry is None:
@@ -276,9 +282,9 @@ def judge_job(context: Context, job: str, patience: float | None) -> Step[Judged
 
 @dataclass(frozen=True)
 class _Fenced:
-    """A job whose abort decision stands and whose claims are off.
+    """A job whose abort decision stands and whose claims are released.
 
-    :param why: it was aborted.
+    :param why: the reason of the abort.
     """
 
     job: str
@@ -288,13 +294,13 @@ class _Fenced:
 def _recover_jobs(
     context: Context, jobs: Sequence[str], patience: float | None
 ) -> Step[list[Recovered]]:
-    """Settle open jobs, :data:`_AT_ONCE` at a time. One that cannot be settled keeps none of the
-    others."""
+    """Recover open jobs, :data:`_AT_ONCE` at a time. If one fails, the others are recovered all the
+    same."""
     settled: list[Recovered] = []
     left = iter(jobs)
     while chunk := tuple(islice(left, _AT_ONCE)):
         judged = yield from All(tuple(or_error(judge_job(context, job, patience)) for job in chunk))
-        # Before any decision. What is claimed afterwards is claimed by a job that lives.
+        # List the heads before any decision: a claim that comes later is that of a live job.
         dead = any(isinstance(it, JudgedJob) and it.is_dead for it in judged)
         heads = (yield from or_error(list_heads(context))) if dead else {}
         met = yield from All(tuple(or_error(_settle(context, it, heads)) for it in judged))
@@ -314,7 +320,9 @@ def _settle(
 ) -> Step[Recovered | _Fenced | None]:
     """Finish a committed job, leave one that may live, fence one that is dead.
 
-    :raises ZeroRenameError: it cannot be settled, or could not be judged.
+    :param judged: the job; the error of one that could not be judged, which is raised; or ``None``.
+    :param heads: the heads as listed before; or an error, which is raised if they are needed.
+    :raises ZeroRenameError: the job cannot be recovered.
     """
     if isinstance(judged, ZeroRenameError):
         raise judged
@@ -329,8 +337,8 @@ def _settle(
     if isinstance(heads, ZeroRenameError):
         raise heads
     if entry.record is None:
-        # Only the heads tell what it has claimed. A claim on one that cannot be read either is
-        # left to who mends that head.
+        # Only the heads show what it has claimed. If a head cannot be read either, its claim stays
+        # until that head is repaired.
         slots = yield from _claimed_by(context, job)
     else:
         slots = claimable(context.root, entry.record, entry.last_modified, heads)
@@ -341,7 +349,7 @@ def _settle(
 
 
 def _close(context: Context, fenced: Sequence[_Fenced]) -> Step[dict[str, Recovered]]:
-    """Close fenced jobs. A look at the table's uploads is one for all of them."""
+    """Close fenced jobs. The table's uploads are listed once for all of them."""
     if not fenced:
         return {}
     swept = yield from or_error(sweep_jobs(context, [it.job for it in fenced]))
@@ -366,9 +374,9 @@ def _close_one(context: Context, fenced: _Fenced, swept: Swept) -> Step[Recovere
 
 
 def give_up(context: Context, job: str) -> Step[Recovered | None]:
-    """Abort an undecided job on the word of who knows that it is dead; ``None``: it is not open.
+    """Abort an undecided job that the caller knows to be dead; ``None``: it is not open.
 
-    On a store that is full its uploads go before the decision, for which there is no room.
+    On a full store its uploads are aborted before the decision, for which there is no room.
     """
     entry = yield from read_open(context, job)
     if entry is None:

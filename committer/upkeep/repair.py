@@ -1,10 +1,10 @@
-"""Accepting a loss: a committed job whose uploads are gone would hold its claims for ever.
+"""Repair of committed jobs that have lost files: their decisions are rewritten without these.
 
-A lifecycle rule or a foreign tool that aborts uploads between a job's decision and its apply
-takes files that are decided. Nobody can move those partitions' heads then, and every later writer
-stops at the claim. To accept the loss is to write the decision again with those files under
-``lost``: from then on readers, appliers, markers and reports go by the files that exist, and what
-is lost stays on record where the job's own history is.
+A lifecycle rule or a foreign tool can abort uploads between a job's decision and its apply. Then
+these files are decided and lost, the heads of their partitions cannot move, and every later writer
+stops at the job's claim. Accepting the loss rewrites the decision with those files under ``lost``.
+From then on readers, appliers, markers and reports use the files that exist, and the decision still
+names the lost ones.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from ..store.requests import All, Head, Step
 
 
 class RepairAction(StrEnum):
-    """Reported: nothing was changed. Left: nor was it, since the job's owner may live and be about
-    to complete the files. Accepted: the job is applied without its lost files. Finished: nothing
-    was lost, and the job is applied."""
+    """Action on a committed job. ``REPORTED``: nothing was changed. ``LEFT``: nothing was changed,
+    since the job's owner may be alive and about to complete the files. ``ACCEPTED``: the job is
+    applied without its lost files. ``FINISHED``: nothing was lost, and the job is applied."""
 
     REPORTED = "reported"
     LEFT = "left"
@@ -46,11 +46,12 @@ class RepairAction(StrEnum):
 class Repaired:
     """An open committed job and its lost files.
 
-    :param lost: files whose upload and object are both gone; empty when recovery can finish it.
-    :param removes: files that its replace removes from the partitions that lost files.
-    :param certain: whether there can be no more in ``lost``; ``False`` where the store does not
-        list uploads, and nobody has tried to complete them.
-    :param silent_for: seconds without a heartbeat of the owner, where that is why it was left.
+    :param lost: files whose upload and object are both missing; empty if recovery can finish the
+        job.
+    :param removes: how many files its replace removes from the partitions that lost files.
+    :param certain: ``False`` if more files may be lost: the store does not list uploads, and the
+        job was not applied, which would have shown the loss.
+    :param silent_for: seconds since the owner's last heartbeat, if the job was left for that.
     """
 
     job: str
@@ -62,7 +63,7 @@ class Repaired:
 
     @property
     def rows(self) -> int:
-        """Rows lost."""
+        """The number of lost rows."""
         return sum(file.rows for file in self.lost)
 
 
@@ -72,7 +73,7 @@ def repair(
     job: str | None = None,
     patience: float | None = None,
 ) -> Step[list[Repaired]]:
-    """As :meth:`.table.Table.repair`."""
+    """Report or accept the lost files of open committed jobs (:meth:`.table.Table.repair`)."""
     if job is not None:
         require_job_id(job)
     table = yield from read_table(context)
@@ -92,7 +93,7 @@ def repair(
         if isinstance(decided, DamagedError):
             if job is not None:
                 raise decided
-            continue  # Nobody knows what it decided; the doctor names it.
+            continue  # Its verdict is unknown; the doctor names the damaged decision.
         if decided is not None and decided.decision.is_commit:
             repairing = _repair_one(context, decided, accept_loss, patience)
             found.append((yield from repairing))
@@ -109,7 +110,7 @@ def _repair_one(
     context: Context, decided: Decided, accept_loss: bool, patience: float | None
 ) -> Step[Repaired]:
     job = decided.decision.job
-    # Before the look for files: what a living owner completes between the two is found.
+    # Before the search for files: what a live owner completes in between is then found.
     entry = yield from read_open(context, job)
     lost = yield from find_lost(context, decided)
     silent_for = None
@@ -128,7 +129,7 @@ def _repair_one(
         try:
             yield from finish(context, decided)
         except DataLostError as error:
-            # An upload that is listed and has lost its parts shows itself only when completed.
+            # The loss of an upload that is listed, but without its parts, only shows here.
             lost = tuple(file for file in decided.decision.files if file.key == error.key)
             if not lost or silent_for is not None:
                 raise
@@ -138,12 +139,14 @@ def _repair_one(
 
 
 def find_lost(context: Context, decided: Decided) -> Step[tuple[PendingFile, ...]]:
-    """The decided files that can be found neither as upload nor as object, another object at their
-    key being none. Changes nothing. Of a store that does not list uploads nobody knows any.
+    """Find the decided files that are there neither as upload nor as object. Another object at a
+    file's key does not count. Changes nothing.
 
-    Uploads are listed before objects are looked at, so that one that another process completes in
-    between is seen. Last, only partitions that still carry the claim count: once a head has
-    moved, a later job may have removed the files.
+    Uploads are listed before the objects are checked, so a file that another process completes in
+    between is found. The heads are read last, and only partitions that still carry the job's claim
+    count: once a head has moved, a later job may have removed the files.
+
+    :return: the lost files; none on a store that does not list uploads, where they are unknown.
     """
     if not context.facts.uploads_listed:
         return ()
@@ -161,7 +164,7 @@ def find_lost(context: Context, decided: Decided) -> Step[tuple[PendingFile, ...
 
 
 def _claimed(context: Context, decision: Decision) -> Step[set[str]]:
-    """The partitions whose heads carry the job's claim."""
+    """Return the partitions whose heads carry the job's claim."""
     names = [change.partition for change in decision.partitions]
     states = yield from All(
         tuple(read_head(context, Slot.partition(context.root, n)) for n in names)
@@ -170,7 +173,7 @@ def _claimed(context: Context, decision: Decision) -> Step[set[str]]:
 
 
 def without(decision: Decision, lost: Collection[PendingFile]) -> Decision:
-    """The decision with ``lost`` moved from each partition's files to its losses."""
+    """Return the decision with ``lost`` moved from each partition's files to its losses."""
     changes = tuple(
         replace(
             change,

@@ -1,10 +1,10 @@
-"""Choice of the jobs whose rows a partition holds, carried out by a new atomic job.
+"""Resolution: a new atomic job keeps the rows of chosen jobs in a partition and drops the others.
 
-The job replaces the partition by the rows of files that are there, and refuses where the partition
-has changed since it was looked at: that look, at its head, is the job's base and comes before all
-else that a plan is made of, decisions, lists of files and a listing. What it replaces stays in the
-store, where no reader through the heads sees it, unless it is to be discarded: so the same can be
-undone.
+The job replaces the partition by rows of files that are still there, and is refused if the
+partition has changed since the plan. For this the plan reads the partition's head first, as the
+job's base, and only then decisions, lists of files and a listing. The replaced files stay in the
+store, invisible to readers through the heads, unless they are to be discarded. So a resolution can
+be undone.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from .touches import Touch, files_of_job, touches_of
 
 
 class Keep(StrEnum):
-    """Choices: whose rows stay, of the jobs that changed a partition near to each other. Those of
-    other jobs always do."""
+    """Choice among the jobs that changed a partition near to each other: keep the rows of the
+    newest, or of all. The rows of other jobs always stay."""
 
     NEWEST = "newest"
     ALL = "all"
@@ -40,11 +40,11 @@ class Keep(StrEnum):
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a partition is to hold, or holds since ``job`` committed.
+    """The rows that a partition will hold, or holds since ``job`` committed.
 
-    :param kept: jobs whose rows stay; ``dropped``: whose do not.
-    :param files: that the rows are read from.
-    :param rows: ``None`` where foreign files are among them, whose rows nobody counted.
+    :param kept: jobs whose rows stay; ``dropped``: jobs whose rows do not.
+    :param files: the number of files that the rows are read from.
+    :param rows: their rows; ``None`` if foreign files are among them, whose rows are not counted.
     """
 
     partition: str
@@ -57,9 +57,9 @@ class Resolution:
 
 @dataclass(frozen=True)
 class ResolutionPlan:
-    """A resolution, the files whose rows make it, and the state that it was worked out from.
+    """A resolution, the files with its rows, and the snapshot that it was planned from.
 
-    :param origins: the jobs that wrote those rows first.
+    :param origins: the jobs that first wrote those rows.
     """
 
     resolution: Resolution
@@ -68,7 +68,10 @@ class ResolutionPlan:
     origins: tuple[str, ...]
 
     def spec(self, owner: Owner, discard: bool) -> JobSpec:
-        """The job that carries it out."""
+        """Return the job that carries out the plan.
+
+        :param discard: also remove the replaced files from the store.
+        """
         partitions = (self.resolution.partition,) if self.snapshot.partition_by else None
         return JobSpec(
             self.snapshot.schema,
@@ -87,8 +90,11 @@ class ResolutionPlan:
 def plan_resolution(
     context: Context, partition: str, keep: Sequence[str], window: float, since: float
 ) -> Step[ResolutionPlan]:
-    """Work out what :meth:`.table.Table.keep_rows` is to keep. Changes nothing."""
-    # Before the decisions: what comes after this look is nobody's to drop, and refuses the job.
+    """Plan the rows that :meth:`.table.Table.keep_rows` keeps. Changes nothing.
+
+    :raises InvalidInputError: there is nothing to choose from, or the rows to keep are not there.
+    """
+    # Before the decisions: a change after this snapshot is never dropped, but refuses the job.
     snapshot = yield from take_snapshot(context, [partition])
     touches = yield from touches_of(context, partition, snapshot, window, since)
     if len(touches) < 2:
@@ -112,10 +118,10 @@ def _files_of(
     kept: Collection[str],
     visible: Sequence[DataFile],
 ) -> Step[tuple[list[DataFile], frozenset[str]]]:
-    """The files with the rows of the jobs to keep, and of all others; and
-    the jobs that wrote those rows first.
+    """Find the files with the rows to keep, and the jobs that first wrote these rows.
 
-    :raises InvalidInputError: rows to keep were written again as one with rows to drop.
+    :param touches: the changes to choose among; rows of all other jobs stay, too.
+    :raises InvalidInputError: rows to keep were rewritten together with rows to drop.
     """
     named = {it.job for it in touches}
     dropped = named.difference(kept)
@@ -127,7 +133,7 @@ def _files_of(
             raise _one_piece(context, partition, job, origins[job])
     files = [file for file in visible if file.job not in dropped]
     there = all_of(origins, files)
-    # Those that have rows of their own first: what others wrote again may be theirs.
+    # Jobs with rows of their own come first: rewriting jobs may have the same rows.
     for touch in sorted(touches, key=lambda it: bool(it.merged)):
         own = origins[touch.job]
         if touch.job not in kept or touch.visible or not touch.files or own <= there:
@@ -140,12 +146,15 @@ def _files_of(
 
 
 def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionPlan]:
-    """Work out what a partition held before a job changed it. Changes nothing.
+    """Plan the return to what a partition held before its last job. Changes nothing.
 
-    By the decisions of all jobs, which say in which order each came: one request a decision.
+    It reads the decisions of all jobs, which say in which order they came: one request for each.
+
+    :param job: the job that changed the partition last.
+    :raises InvalidInputError: another job changed it last, or its former rows are not there.
     """
     require_job_id(job)
-    # Before the history: what comes after this look refuses the job.
+    # Before the history: a change after this snapshot refuses the job.
     snapshot = yield from take_snapshot(context, [partition])
     changes = yield from _history(context, partition)
     last = max(changes, default=-1)
@@ -167,8 +176,8 @@ def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionP
 
 
 def _history(context: Context, partition: str) -> Step[Mapping[int, Decided]]:
-    """The commits that changed a partition, as far as they can be read, by the version that they
-    found."""
+    """Read the commits that changed a partition, by the version that each found. Decisions that
+    cannot be read are left out."""
     prefix = context.root.decisions_prefix
     listing = yield from list_objects(prefix)
     jobs = sorted(jobs_on_record(prefix, listing.keys))
@@ -187,11 +196,11 @@ def _only_adds(decided: Decided, partition: str) -> bool:
 
 
 def _state_before(changes: Mapping[int, Decided], partition: str, end: int) -> list[DataFile]:
-    """What a partition held at a version: what its jobs did one after another, from the last
-    replace before it on.
+    """Return the files that a partition held at version ``end``, by repeating the changes of its
+    jobs from the last replace on.
 
-    :raises InvalidInputError: one of them is not on record, whole; or the first of all replaced
-        files that no job of the table wrote.
+    :raises InvalidInputError: one of these changes is missing or condensed; or the state is that
+        before the first job, and this job replaced files that no job of the table wrote.
     """
 
     def replaces(version: int) -> bool:
@@ -214,13 +223,13 @@ def _state_before(changes: Mapping[int, Decided], partition: str, end: int) -> l
         of_version = changes[version].changes[partition]
         gone = {job for change in of_version for job in change.dropped_jobs}
         files = {key: file for key, file in files.items() if file.job not in gone}
-        # A run's later try names again what its earlier one found there.
+        # A run's later attempt names again the files that its earlier one found there.
         files |= {it.key: it for it in files_of_decision(changes[version].decision, partition)}
     return list(files.values())
 
 
 def _is_whole(decided: Decided | None) -> bool:
-    """Whether a decision tells what its job left."""
+    """Return whether a decision is on record and still names its files."""
     return decided is not None and not decided.decision.condensed
 
 
@@ -265,8 +274,10 @@ def _one_piece(
 def _require(
     context: Context, snapshot: Snapshot, partition: str, files: Collection[DataFile]
 ) -> Step[None]:
-    """:raises InvalidInputError: one of the files is no longer there, or was written before other
-    columns took the place of its own.
+    """Check that the files can be read with the table's present columns.
+
+    :raises InvalidInputError: one of the files is missing, or its columns have been overwritten
+        since.
     """
     listed = yield from list_data(context.root, partition)
     sizes = {item.key: item.size for item in listed}

@@ -1,4 +1,4 @@
-"""Policies that settle conflicts: which of the runs over a partition is to stand."""
+"""Policies that settle conflicts by choosing the run that stands."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _REMEDY = "Give newest_run; or prefer, with DAGs, tasks or assets in order; or k
 
 
 class SettlementRule(StrEnum):
-    """How a policy chooses."""
+    """Rule by which a policy chooses the run that stands."""
 
-    #: The run of the highest rank.
+    #: The run with the highest rank.
     NEWEST_RUN = "newest_run"
-    #: Of those that come first in an order of DAGs, tasks or assets, the newest.
+    #: The run of the DAG, task or asset that is named first; the newest, if there are several.
     PREFER = "prefer"
-    #: The one of a job.
+    #: The run of a named job or idempotency key.
     KEEP = "keep"
 
 
 @dataclass(frozen=True)
 class SettlementPolicy:
-    """A policy.
+    """A policy that settles conflicts.
 
-    :param names: of *prefer*, DAGs, ``dag.task``, applications or assets, the preferred first; of
-        *keep*, jobs or idempotency keys.
+    :param names: for *prefer*: DAGs, ``dag.task``, applications or assets, the preferred first; for
+        *keep*: jobs or idempotency keys.
     """
 
     rule: SettlementRule
@@ -37,9 +37,9 @@ class SettlementPolicy:
     @staticmethod
     def parse(given: object) -> SettlementPolicy:
         """Read a policy: ``"newest_run"``, ``{"prefer": [...]}`` or ``{"keep": [...]}``; also as a
-        text, ``"prefer=corrections,flights_daily"``.
+        string, ``"prefer=corrections,flights_daily"``.
 
-        :raises InvalidInputError: it is none.
+        :raises InvalidInputError: ``given`` is an invalid policy.
         """
         if isinstance(given, SettlementPolicy):
             return given
@@ -67,10 +67,10 @@ class SettlementPolicy:
         return f"{self.rule}={','.join(self.names)}" if self.names else str(self.rule)
 
     def winner(self, conflict: RunConflict) -> ConflictingRun:
-        """Choose the run that is to stand.
+        """Return the run of a conflict that stands.
 
-        :raises InvalidInputError: the policy names none of the runs, or the ranks do not tell which
-            is newer.
+        :raises InvalidInputError: the policy names none of the runs; *keep* names several; or
+            their ranks do not show which is the newest.
         """
         if self.rule is SettlementRule.KEEP:
             named = [it for it in conflict.runs if it.job in self.names or it.key in self.names]

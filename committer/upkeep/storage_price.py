@@ -1,16 +1,17 @@
-"""Price of what is stored and of use to nobody."""
+"""Price of stored bytes, to show what orphaned uploads cost."""
 
 from __future__ import annotations
 
-#: S3 Standard, the first 50 TB in us-east-1, dollars per GiB and month; parts are paid for as
-#: objects are.
+#: Price of S3 Standard in us-east-1 for the first 50 TB, in dollars per GiB and month. Parts of
+#: uploads cost as much as objects.
 STANDARD = 0.023
 GIB = 2.0**30
 
 
 def monthly_cost(size: int, price: float = STANDARD) -> float:
-    """What so many bytes cost a month.
+    """Return what so many bytes cost for a month.
 
+    :param size: in bytes.
     :param price: per GiB and month.
     """
     return size / GIB * price

@@ -1,4 +1,4 @@
-"""Problems of a store, now and since a table was made, and rights that are missing."""
+"""Problems of a store, its changes since a table was made, and missing rights."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .table_encryption import about_demand, about_refusal
 
 
 def about_rights(context: Context) -> Step[list[Problem]]:
-    """The rights of a writer that these credentials lack, one by one, but for s3:PutObject."""
+    """Find the rights of a writer that these credentials lack, except s3:PutObject."""
     folder = context.root.probe_key("")
     missing = yield from missing_rights(folder, context.write_id(), READING + FINISHING)
     return [_right(right.action, str(right), right.need) for right in missing]
 
 
 def about_fast_root(root: TableRoot, data_root: FastRoot) -> Step[list[Problem]]:
-    """Find whether a table's data root can be reached, and which rights of a writer are lacking
+    """Find whether a table's data root is out of reach, and which rights of a writer are missing
     there. Writes an object and removes it."""
     folder, name = root.fast_data_prefix(data_root), new_write_id()
     try:
@@ -51,12 +51,12 @@ def _right(action: str, named: str, need: str, place: str = "") -> Problem:
 
 
 def about_store(context: Context, table: TableRecord | None) -> Step[list[Problem]]:
-    """What the store does now, found out by a probe, against what is known of it.
+    """Probe the store, and find its problems and its changes since the table was made.
 
     Writes small objects and an upload below ``_zero_rename/probe/``, and removes them.
 
-    :param table: ``None`` where there is no table yet.
-    :raises StoreUnreachableError: the store did not answer certainly.
+    :param table: ``None`` if there is no table yet.
+    :raises StoreUnreachableError: the store gave no certain answer.
     """
     try:
         now = yield from probe(context.root, context.write_id)
@@ -118,12 +118,14 @@ def _about_changes(context: Context, then: StoreFacts, now: StoreFacts) -> list[
 
 
 def renew_facts(context: Context) -> Step[StoreFacts]:
-    """As :meth:`.table.Table.renew_facts`.
+    """Probe the store, and remove guarantees from ``table.json`` that it no longer keeps
+    (:meth:`.table.Table.renew_facts`).
 
-    Promises are only ever taken back: a race that nobody lost proves nothing. Jobs that are open
-    go by what they have read.
+    Guarantees are never added, since a race without a loser proves nothing. Open jobs go by what
+    they have read.
 
-    :returns: what ``table.json`` has on record now; what the store does, where there is no table.
+    :returns: the guarantees that ``table.json`` has now; without a table, those that the probe
+        found.
     """
     key = context.root.table_key
     found = yield from Get(key)

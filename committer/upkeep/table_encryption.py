@@ -1,4 +1,4 @@
-"""Change of a table's encryption, and what doctor says of the bucket's."""
+"""Changes of a table's encryption, and problems with an encryption that its bucket demands."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .problem import Problem
 
 @dataclass(frozen=True)
 class EncryptionChange:
-    """A change of what is asked of the store for all that is written for a table; ``None``: the
-    bucket's own encryption."""
+    """A change of the encryption that is requested for all objects of a table; ``None``: the
+    bucket's default encryption."""
 
     before: Encryption | None
     after: Encryption | None
@@ -25,7 +25,7 @@ class EncryptionChange:
 def change_encryption(
     context: Context, encryption: Encryption | None, apply: bool
 ) -> Step[EncryptionChange]:
-    """As :meth:`.table.Table.set_encryption`."""
+    """Change the encryption of a table (:meth:`.table.Table.set_encryption`)."""
     while True:
         found = yield from existing_table(context)
         change = EncryptionChange(found.record.encryption, encryption)
@@ -36,16 +36,17 @@ def change_encryption(
 
 
 def about_demand(context: Context, table: TableRecord | None) -> Step[list[Problem]]:
-    """Whether the bucket refuses what this package writes as the table's record says.
+    """Find whether the bucket refuses writes with the encryption that the table's record names.
 
-    Requests: none, where it refused nothing to this process.
+    Sends no request if the bucket has refused no write of this process.
     """
     demanded = yield from DemandedEncryption(context.root.probe_key(""))
     return [] if demanded is None else [_not_on_record(context, table, demanded)]
 
 
 def about_refusal(context: Context, table: TableRecord | None) -> Step[list[Problem]]:
-    """Whether a write was refused for its encryption; nothing where it was for want of a right."""
+    """Find whether a write was refused for its encryption. Returns nothing if a right is missing
+    instead."""
     demanded = yield from find_demanded(context)
     return [] if demanded is None else [_not_on_record(context, table, demanded)]
 

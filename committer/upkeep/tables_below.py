@@ -1,4 +1,4 @@
-"""Tables of this package below a folder, and the walk that finds them."""
+"""Search for the tables of this package below a folder."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from ..store.requests import All, Step
 from .upload_selection import UploadsPath
 
 Place = TypeVar("Place")
-#: What a folder is, or holds directly below it, by prefix without a slash at its end. It is given
-#: the folder's prefix, with a slash, and what lies in it.
+#: A step that finds places in a folder. It receives the folder's prefix, with a slash at its end,
+#: and the folder's children. It returns what the folder is, or what lies directly below it, by
+#: prefix without that slash.
 Look = Callable[[str, Children], Step[Mapping[str, Place]]]
 
 
 def tables_below(path: UploadsPath) -> Step[list[TableRoot]]:
-    """Find the tables of directories below a folder, that itself included, by their names. A Delta
-    table is none, and nothing below it is looked at."""
+    """Find the tables of directories at and below a folder, ordered by name. Delta tables are left
+    out, and nothing below them is searched."""
 
     def look(prefix: str, children: Children) -> Step[Mapping[str, TableKind]]:
         root = TableRoot(path.bucket, prefix.rstrip("/"))
@@ -34,14 +35,16 @@ def tables_below(path: UploadsPath) -> Step[list[TableRoot]]:
 def walk_below(
     path: UploadsPath, look: Look[Place], files: Collection[str] = ()
 ) -> Step[dict[str, Place]]:
-    """Look at a folder, and at each below it that lies in none that was found.
+    """Search a folder and the folders below it, but not below a place that was found.
 
-    One listing a folder that is none, and a page more for each thousand files or folders in it: so
-    is each directory of a table that others have partitioned, as below any of them may lie a table
-    (``source=crm/customers``). What readers skip is not looked into, nor what no table can be named
-    by: a folder without a name, and one with control characters.
+    This takes one listing for each folder, and a page more for each thousand files or folders in
+    it. Directories of a table that other programs have partitioned are listed as well, since a
+    table may lie below any of them (``source=crm/customers``). Folders that readers skip are not
+    searched; nor are those that a table's root cannot contain: a folder without a name, or with
+    control characters in its name.
 
-    :param files: names of files whose presence in a folder ``look`` is told.
+    :param look: finds the places in one folder.
+    :param files: names of files; ``look`` learns which of them a folder has.
     """
     found: dict[str, Place] = {}
     level = [path.prefix]
@@ -61,5 +64,5 @@ def walk_below(
 
 
 def may_hold_tables(name: str) -> bool:
-    """Tell whether the root of a table may have a folder of this name."""
+    """Return whether the root of a table may contain a folder of this name."""
     return bool(name) and name.isprintable() and not is_hidden(name)

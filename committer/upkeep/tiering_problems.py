@@ -1,4 +1,4 @@
-"""Findings about configurations of S3 Intelligent-Tiering that archive a table's objects."""
+"""Problems with configurations of S3 Intelligent-Tiering that archive a table's objects."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .problem import Problem
 
 
 def about_tiering(context: Context) -> Step[list[Problem]]:
-    """Whether objects of a table are, or may come to be, where they cannot be read at once.
+    """Find configurations that move objects of a table to tiers where they cannot be read at once.
 
-    Requests: one; and where a configuration concerns the table, listings up to the first object of
-    that class. Where the store does not tell, one listing.
+    Sends one request. If a configuration concerns the table, it also lists objects up to the first
+    one of that class. If the store does not show its configurations, it lists one page.
     """
     root = context.root
     folder = f"{root.prefix}/"

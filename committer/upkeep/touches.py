@@ -1,5 +1,5 @@
-"""Jobs that changed a partition lately, by the decisions that are on record: what each wrote there,
-and what is left of it. A person who chooses whose rows stay chooses among these."""
+"""Recent changes of a partition, by the decisions on record: what each job wrote there, and how
+much of it is still visible. An operator chooses among these jobs whose rows stay."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from ..store.requests import All, Step
 
 @dataclass(frozen=True)
 class Touch:
-    """What one committed job did to a partition, and what is left of it.
+    """A change of a partition by one committed job, and what is still visible of it.
 
-    :param version: that the partition came to by it. It is the order of the jobs: several may be
-        decided within the second that a store's dates tell.
+    :param version: the partition's version after the change. Versions give the order of the jobs,
+        since a store's dates are whole seconds, and several jobs may be decided within one.
     :param decided_at: Unix seconds, by the store's clock.
-    :param files: how many it wrote there.
+    :param files: how many files it wrote there.
     :param visible: how many of them readers through the heads see.
-    :param merged: the jobs whose rows it wrote again, as a compaction does: it has none of its own.
-        "" are files that no job of the table wrote.
+    :param merged: the jobs whose rows it rewrote, as a compaction does; then it has no rows of its
+        own. ``""`` stands for files that no job of the table wrote.
     """
 
     job: str
@@ -46,13 +46,14 @@ class Touch:
 def touches_of(
     context: Context, partition: str, state: Snapshot, window: float, since: float
 ) -> Step[list[Touch]]:
-    """Find the jobs that changed a partition near to another one, in their order. One request for
-    each decision written in that time.
+    """Find the jobs that changed a partition near in time to another job, in their order.
 
-    :param state: of the partition, read before: what has come after it is left out.
-    :param window: seconds between two decisions within which they belong together.
-    :param since: seconds before now, by the store's clock, that are looked at.
-    :raises InvalidInputError: a table of coordination *none*.
+    Sends one request for each decision written in that time.
+
+    :param state: a snapshot of the partition, taken before; later changes are left out.
+    :param window: two decisions are near if at most so many seconds lie between them.
+    :param since: how far the search goes back; seconds before now, by the store's clock.
+    :raises InvalidInputError: the table has coordination *none*.
     """
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
@@ -73,10 +74,9 @@ def touches_of(
 
 
 def files_of_job(context: Context, job: str, partition: str) -> Step[tuple[DataFile, ...]]:
-    """Return the files that a committed job wrote into a partition, whether or not they are
-    visible.
+    """Return the files that a committed job wrote into a partition, visible or not.
 
-    :raises InvalidInputError: it is no committed job, or wrote none there.
+    :raises InvalidInputError: the job is not committed, or wrote no files there.
     """
     decided = yield from read_decision(context, job)
     files = () if decided is None else files_of_decision(decided.decision, partition)
@@ -101,7 +101,7 @@ def _decided_since(context: Context, since: float) -> Step[Iterable[Decided]]:
     recent = (item.key for item in listing.objects if item.last_modified >= start)
     jobs = sorted(jobs_on_record(prefix, recent))
     found = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))
-    # One that was written again since keeps its date.
+    # A decision that was rewritten since keeps its date.
     return [it for it in found if isinstance(it, Decided) and it.date >= start]
 
 

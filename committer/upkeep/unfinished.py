@@ -1,9 +1,9 @@
-"""Maintenance that the store fails after it has changed something: not refused, but unfinished.
+"""Unfinished maintenance: the store failed it after something may have been changed.
 
-An answer that does not come, or a right that is lacking, says of one request that it did nothing.
-Of what was done before it says nothing; so whoever is told *refused* would take the whole for
-undone. Each verb of maintenance may be run again, and then does the rest. Not so where a fast root
-is gone: that error says itself what is safe, and what is to be done.
+A missing answer or right means that one request did nothing. It says nothing about the requests
+before it. If the report said *refused*, the user would believe that nothing was changed. So it says
+*unfinished*: each verb of maintenance may be run again, and then does the rest. The error of a
+missing fast root stays as it is, since it says itself what is safe and what to do.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from ..store.requests import (
 )
 
 T = TypeVar("T")
-#: Requests after which the table, or what it has left in its bucket, is not as it was.
+#: Requests that change the table, or its uploads or rules in the bucket.
 _CHANGES = (Put, Delete, DeleteMany, CompleteUpload, AbortUpload, PutLifecycleRule)
 
 
 def unless_begun(step: Step[T]) -> Step[T]:
-    """Carry out a step of maintenance.
+    """Carry out a step of maintenance, and report its failure as unfinished if it had begun.
 
     :raises UnfinishedUpkeepError: the store failed it after it may have changed something.
     """
@@ -52,9 +52,10 @@ def unless_begun(step: Step[T]) -> Step[T]:
 
 @contextmanager
 def unfinished_where_failed() -> Iterator[None]:
-    """Tell a failure of the store in the block, which changes something at once, as unfinished.
+    """Report every failure of the store in the block as unfinished: its first request may already
+    have changed something.
 
-    :raises UnfinishedUpkeepError: in its place.
+    :raises UnfinishedUpkeepError: in place of the store's error.
     """
     try:
         yield
@@ -65,7 +66,7 @@ def unfinished_where_failed() -> Iterator[None]:
 
 
 def _watched(work: Work[Any], changed: list[object]) -> Generator[Any, Any, Any]:
-    """Carry out work, and put down the requests that may have changed something."""
+    """Carry out work, and add to ``changed`` the requests that may have changed something."""
     step, answer = iter(work), None
     failed: Exception | None = None
     try:

@@ -1,5 +1,5 @@
-"""Judge of the uploads below a path: in which table each lies, whose it is, and whether anybody may
-still complete it. Tables and jobs are asked as they are met."""
+"""Judge of the uploads below a path: finds the table and the owner of each, and whether a job may
+still complete it. It reads the records of tables and jobs when their uploads come."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .purge_plan import Fate, Judged, Wanted, Whose, folders_of, judge_page, loo
 from .recovery import JudgedJob, Recovered, judge_job, known, settle_jobs
 from .upload_selection import Name, Selection, Spared, UploadsPath, name_of, spare_needed
 
-#: Folders of which it is remembered whether they are tables.
+#: For how many folders it is remembered whether they are tables.
 _FOLDERS = 20_000
 
-#: What is known of a job with an open record; ``None``: it has just closed.
+#: A job with an open record, or the error of its decision; ``None``: it has just closed.
 _Asked = JudgedJob | DamagedError | None
 
 
 @dataclass(frozen=True)
 class _UploadTable:
-    """A table that uploads lie in, and what is known of its jobs."""
+    """A table that uploads lie in, and the known decisions of its jobs."""
 
     context: Context
     coordination: Coordination
@@ -36,7 +36,7 @@ class _UploadTable:
 
 
 class UploadJudge:
-    """Tables and jobs of the uploads below a path, as far as they have been met."""
+    """Judge of the uploads below a path. It remembers the tables and jobs that it has read."""
 
     def __init__(
         self,
@@ -58,7 +58,9 @@ class UploadJudge:
         self._fenced: dict[tuple[str, str], str] = {}
 
     def look_at_path(self) -> Step[None]:
-        """A first job that died before its commit made the table has left records only."""
+        """Find out whether the path itself is the root of a table of directories.
+
+        Records alone count: a first job that died before its commit leaves no ``table.json``."""
         folder = self._path.prefix.rstrip("/")
         if folder:
             root = TableRoot(self._path.bucket, folder)
@@ -69,7 +71,9 @@ class UploadJudge:
             )
 
     def judged(self, uploads: Sequence[ListedUpload]) -> Step[list[tuple[str | None, Judged]]]:
-        """Each with the root of its table: of those around it the innermost that knows its job."""
+        """Judge uploads, each with the root of its table, in the order given.
+
+        The table is the innermost one around the upload that has a record of its job."""
         in_logs = [upload for upload in uploads if log_job_in_key(upload.key)]
         if in_logs:
             left = [upload for upload in uploads if not log_job_in_key(upload.key)]
@@ -103,9 +107,10 @@ class UploadJudge:
     def _of_log_jobs(
         self, uploads: Sequence[ListedUpload]
     ) -> Step[dict[Name, tuple[str | None, Judged]]]:
-        """Judge uploads of jobs in Delta tables by their open records, which are there before any
-        upload and go last: one request a job. An upload of a closed job is in no entry, as entries
-        name whole files."""
+        """Judge uploads of jobs in Delta tables by the jobs' open records: one request for a job.
+
+        An open record is written before any upload of the job, and removed last. Entries name
+        complete files, so no entry needs an upload of a closed job."""
         places = sorted({it for upload in uploads if (it := log_job_in_key(upload.key))})
         keys = [TableRoot(self._path.bucket, root).open_key(job) for root, job in places]
         found = yield from All(tuple(Head(key) for key in keys))
@@ -126,7 +131,8 @@ class UploadJudge:
         return judged
 
     def _look_for_first_jobs(self, uploads: Sequence[ListedUpload]) -> Step[None]:
-        """A job whose commit is to make its table has an open record where no table is yet."""
+        """Find folders where a first job has an open record, but its table is not made yet. They
+        count as tables."""
         asked = set()
         for upload in uploads:
             job, folders = job_in_key(upload.key), folders_of(upload.key)
@@ -150,7 +156,7 @@ class UploadJudge:
         return Judged(upload, job, job in self._jobs, reason, Whose.UNKNOWN)
 
     def _judged_in(self, folder: str, uploads: Sequence[ListedUpload]) -> Step[list[Judged]]:
-        """As the table in ``folder`` takes them."""
+        """Judge uploads by the records of the table in ``folder``."""
         if folder not in self._tables:
             context = self._context(TableRoot(self._path.bucket, folder))
             self._tables[folder] = yield from or_damage(_table(context))
@@ -158,7 +164,7 @@ class UploadJudge:
         if isinstance(table, DamagedError):
             why = f"the record of its table cannot be read: {table.message}"
             return [Judged(u, job_in_key(u.key), False, why, Whose.OURS) for u in uploads]
-        # They are of the age that is meant.
+        # The selection has checked their age already.
         wanted = Wanted(foreign_older_than=0.0, jobs=self._jobs)
         judged = yield from judge_page(table.context, wanted, uploads, table.fates, self._folders)
         if table.coordination is Coordination.NONE:
@@ -173,9 +179,9 @@ class UploadJudge:
         return [self._of_open_job(folder, it) if it.is_open else it for it in judged]
 
     def _ask_job(self, table: _UploadTable, job: str) -> Step[tuple[_Asked, str]]:
-        """Look at an open job; one that is dead is fenced before any upload of it is aborted.
+        """Judge an open job. If uploads are to be aborted, a dead job is fenced first.
 
-        :returns: what it is, and where it is fenced why.
+        :returns: the job, and why it was fenced; ``""``: it was not.
         """
         judged = yield from or_damage(judge_job(table.context, job, None))
         if not (self._fences and isinstance(judged, JudgedJob) and judged.is_dead):
@@ -189,7 +195,7 @@ class UploadJudge:
         return judged, judged.why_aborted or "it is aborted"
 
     def _of_open_job(self, folder: str, it: Judged) -> Judged:
-        """An upload whose job has an open record, by what the job was found to be."""
+        """Return the judgement of an upload whose job has an open record."""
         name = (folder, it.job or "")
         if name in self._fenced:
             return replace(it, abort=True, reason=f"of a dead job: {self._fenced[name]}")
@@ -207,7 +213,7 @@ class UploadJudge:
         )
 
     def settled(self) -> Step[list[Recovered]]:
-        """Finish what fencing began, of the tables that lie wholly below the path."""
+        """Finish the abort of fenced jobs, in tables that lie completely below the path."""
         outcomes: list[Recovered] = []
         for folder in sorted({folder for folder, _ in self._fenced}):
             table = self._tables[folder]
@@ -218,13 +224,13 @@ class UploadJudge:
 
 
 def job_of_upload(key: str) -> str | None:
-    """The job of this package in an upload's key, whichever the layout of its table."""
+    """Return the job of this package that an upload's key names, in a table of any layout."""
     in_log = log_job_in_key(key)
     return job_in_key(key) if in_log is None else in_log[1]
 
 
 def _by_next_folder(todo: Mapping[Name, list[str]]) -> dict[str, list[Name]]:
-    """Uploads by the next table that is to be asked, which is taken off their lists."""
+    """Group uploads by the next table to ask, and remove this table from their lists."""
     groups: dict[str, list[Name]] = {}
     for name, folders in todo.items():
         if folders:

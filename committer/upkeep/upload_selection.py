@@ -1,4 +1,4 @@
-"""Selection of uploads: the path they lie below, their age, jobs, and whose they are."""
+"""Selection of uploads by path, age, job and owner."""
 
 from __future__ import annotations
 
@@ -12,36 +12,39 @@ from ..store.requests import ListedUpload, Step
 from ..store.s3_urls import SCHEME, check_bucket_part
 from .purge_plan import Judged, Whose
 
-#: What an upload is told from others by: its key and UploadId.
+#: The identity of an upload: its key and UploadId.
 Name = tuple[str, str]
 
 
 def name_of(upload: ListedUpload) -> Name:
-    """What an upload is told from others by."""
+    """Return the identity of an upload."""
     return (upload.key, upload.upload_id)
 
 
 @dataclass(frozen=True)
 class NeededBy:
-    """The job that may still complete an upload, ``""`` where its id is not known, and how that is
-    known, a sentence without its full stop."""
+    """The job that may still complete an upload, and the reason for that judgement.
+
+    :param job: its id; ``""`` if the id is not known.
+    :param reason: a sentence without its full stop.
+    """
 
     job: str
     reason: str
 
 
-#: Which foreign uploads somebody may still need.
+#: A step that finds out which foreign uploads a job may still need.
 Spared = Callable[[Sequence[ListedUpload]], Step[Mapping[Name, NeededBy]]]
 
 
 def spare_none(uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, NeededBy]]:
-    """Nothing is known of foreign uploads."""
+    """Spare no foreign upload: nothing is known of their jobs."""
     yield from ()
     return {}
 
 
 def spare_needed(judged: Sequence[Judged], spared: Spared) -> Step[list[Judged]]:
-    """Leave those of the foreign uploads that are to be aborted which somebody needs."""
+    """Keep foreign uploads that were to be aborted, but that a job may still need."""
     foreign = [it.upload for it in judged if it.abort and it.whose is Whose.FOREIGN]
     needed = (yield from spared(foreign)) if foreign else {}
     return [
@@ -56,8 +59,8 @@ def spare_needed(judged: Sequence[Judged], spared: Spared) -> Step[list[Judged]]
 class UploadsPath:
     """A bucket, or a folder of it.
 
-    :param prefix: ending with a slash, so that ``day=1`` is not ``day=10``; ``""`` for the whole
-        bucket.
+    :param prefix: the folder, ending with a slash, so that ``day=1`` does not match ``day=10``;
+        ``""`` for the whole bucket.
     """
 
     bucket: str
@@ -65,9 +68,12 @@ class UploadsPath:
 
     @staticmethod
     def parse(url: str) -> UploadsPath:
-        """:raises InvalidInputError: it is no URL of S3."""
+        """Read the path from a URL.
+
+        :raises InvalidInputError: the URL is not one of S3.
+        """
         check_bucket_part(url)
-        # As of a table's root, a key may have '#' and '?'.
+        # A key may contain '#' and '?', as that of a table's root may.
         match = re.fullmatch(rf"{SCHEME}([^/?#]+)(/.*)?", url)
         if match is None:
             raise InvalidInputError(
@@ -80,12 +86,12 @@ class UploadsPath:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which uploads below a path are meant.
+    """Conditions for the uploads below a path that are selected.
 
     :param older_than: initiated at least so many seconds ago, by the store's clock.
-    :param whose: of these only; empty for all.
-    :param jobs: with one of these ids in their keys only; empty for all. Of one that no table has
-        a record of, they are aborted on the caller's word.
+    :param whose: only uploads of these owners; empty for all.
+    :param jobs: only uploads with one of these job ids in their keys; empty for all. If no table
+        has a record of such a job, its uploads are aborted because the caller asks for it.
     """
 
     older_than: float = 0.0
@@ -93,6 +99,9 @@ class Selection:
     jobs: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """:raises InvalidInputError: one of ``jobs`` is no job's id."""
+        """Check the ids of jobs.
+
+        :raises InvalidInputError: one of ``jobs`` is not a job id.
+        """
         for job in self.jobs:
             require_job_id(job)

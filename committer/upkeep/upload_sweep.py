@@ -1,7 +1,7 @@
-"""Uploads under way below a path, page by page: whose each is, how much it holds, and aborting.
+"""Sweep over the uploads below a path, page by page: reports their owners and sizes, aborts them.
 
-Nothing is kept of a page but counts, so that a hundred thousand cost no more memory than a
-thousand. What belongs to a job is judged as a purge does (:mod:`.upkeep.purge_plan`).
+Only counts are kept of a page, so a hundred thousand uploads take no more memory than a thousand.
+Uploads of jobs are judged as in a purge (:mod:`.upkeep.purge_plan`).
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from .recovery import Recovered
 from .upload_judge import UploadJudge, job_of_upload
 from .upload_selection import Selection, Spared, UploadsPath, spare_none
 
-#: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
+#: A store that lists uploads by prefix correctly. Others may show none, as MinIO does.
 _LISTS_BY_PREFIX = "AmazonS3"
-#: Sweeps over a path: the last finds nothing to abort.
+#: How often a path is swept at most. A sweep that finds nothing to abort is the last.
 _SWEEPS = 3
 
 
 @dataclass(frozen=True)
 class SeenUpload:
-    """An upload, and what is or would be done with it.
+    """An upload, and the action on it, done or planned.
 
-    :param initiated: when it was begun, seconds since the epoch, and its ``age`` in seconds, both
-        by the store's clock.
-    :param job: of this package, by its id, or the S3A job that needs it, by its UUID.
-    :param table: the root of the table it lies in; ``None``: in none of this package.
-    :param parts: how many it holds, of ``bytes`` in all; ``None`` where that was not asked for.
+    :param initiated: when it was begun, in Unix seconds; ``age``: its age in seconds; both by the
+        store's clock.
+    :param table: the root of the table that it lies in; ``None``: in no table of this package.
+    :param job: the id of this package's job, or the UUID of the S3A job that needs it.
+    :param parts: the number of its parts; ``bytes``: their size. ``None`` if they were not
+        requested.
     """
 
     key: str
@@ -53,13 +54,13 @@ class SeenUpload:
 
 
 class UploadSweep:
-    """Looks at the uploads below a path, and aborts those that nobody will complete.
+    """Sweep that reports the uploads below a path, and aborts those that no job will complete.
 
-    :param emit: called with each page's, in the order of the listing.
-    :param apply: abort; ``False`` only says which.
-    :param sizes: ask how much each holds: a request an upload, and one more a thousand parts.
-    :param spared: which foreign ones are left, and why.
-    :param context: how a table that is met is worked with.
+    :param emit: called with the uploads of each page, in the order of the listing.
+    :param apply: abort uploads; ``False`` only reports which.
+    :param sizes: measure each upload: one request for each, and one more for a thousand parts.
+    :param spared: finds foreign uploads that are kept, each with the reason.
+    :param context: makes the context for a table that uploads lie in.
     """
 
     def __init__(
@@ -81,10 +82,10 @@ class UploadSweep:
         self._judge = UploadJudge(path, selection, apply, spared, context)
 
     def run(self) -> Step[list[Recovered]]:
-        """Look at all of them. May be run again at any time, and goes on where it was.
+        """Carry out the sweep. It may be run again at any time, and goes on where it was.
 
-        :returns: dead jobs that were fenced, and what became of those that lie wholly below the
-            path: their other uploads, claims and open records are gone, too.
+        :returns: the outcomes of dead jobs that were fenced, in tables that lie completely below
+            the path: their other uploads, claims and open records are removed, too.
         """
         yield from self._judge.look_at_path()
         asked = yield from self._prefix_to_ask()
@@ -94,9 +95,11 @@ class UploadSweep:
         return (yield from self._judge.settled())
 
     def _prefix_to_ask(self) -> Step[str]:
-        """The path's, or the bucket's where the store shows none for a prefix."""
+        """Return the prefix to list: the path's; or ``""``, the whole bucket, if the store shows
+        nothing for a prefix."""
         prefix = self._path.prefix
-        if not prefix or is_fast(prefix):  # Of a data root all are listed, and some are shown.
+        # All uploads of a data root's bucket are listed in any case, and then selected.
+        if not prefix or is_fast(prefix):
             return prefix
         page = yield from ListUploads(prefix)
         if page.uploads or (yield from ServerName()) == _LISTS_BY_PREFIX:
@@ -104,7 +107,11 @@ class UploadSweep:
         return ""
 
     def _pass(self, asked: str, only_doomed: bool) -> Step[int]:
-        """:returns: how many were to be aborted."""
+        """Sweep once over the path.
+
+        :param only_doomed: report only uploads that are to be aborted.
+        :returns: how many were to be aborted.
+        """
         marker, doomed = None, 0
         while True:
             page = yield from ListUploads(asked, marker)
@@ -184,7 +191,7 @@ def _age(upload: ListedUpload, date: float) -> float:
 def _listed_until(
     asked: str, marker: tuple[str, str] | None, last: str
 ) -> Step[list[ListedUpload]]:
-    """The uploads listed after a marker, as far as a key."""
+    """List the uploads after a marker, up to the key ``last``."""
     found: list[ListedUpload] = []
     while True:
         page = yield from ListUploads(asked, marker)

@@ -1,4 +1,4 @@
-"""Comparing what heads name with what is in the store."""
+"""Verification of a table: the files that heads name are compared with those in the store."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from ..store.listing import list_objects
 from ..store.requests import Absent, All, Get, ListedObject, Step
 from .lost_partitions import lost_partitions
 
-#: Of what is passed over by its name.
+#: Explanation for a file that readers skip because of its name.
 _NO_PARQUET = ", no Parquet by its name: Spark's own reader stops at it; move it or remove it"
 
 
 class FindingKind(StrEnum):
-    """What is wrong with a file.
+    """Kind of a difference between a table and the store.
 
-    Unnamed: readers that list see it, readers through the heads do not. It is a foreign file that
-    came after the partition got a head, lies in no partition or is no Parquet, or its removal is
-    outstanding.
+    Unnamed: readers that list see the file, readers through the heads do not. It is a foreign file
+    that came after the partition got a head, or lies in no partition, or is not Parquet; or its
+    removal is outstanding.
     Other format: the folder has the log of another table format, which counts other files.
     Other columns: a file that another program wrote has columns that the table does not show.
-    Damaged: a record that says which files the partition holds is gone or cannot be read.
+    Damaged: a record that says which files the partition holds is missing or cannot be read.
     """
 
     MISSING = "missing"
@@ -61,10 +61,12 @@ class Finding:
 
 
 def verify(context: Context) -> Step[list[Finding]]:
-    """Compare what readers see with a listing of all that lies below the table.
+    """Compare the files that readers see with a listing of all objects below the table.
 
-    What a job commits meanwhile is no difference: a file is missing if the states before and
-    after the listing name it, unnamed if neither does.
+    Commits of other jobs meanwhile are not reported. A file counts as missing only if the state
+    before the listing and the state after it name it, and as unnamed only if neither does.
+
+    :raises InvalidInputError: the table has coordination *none*.
     """
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
@@ -96,10 +98,10 @@ def verify(context: Context) -> Step[list[Finding]]:
 
 
 def _of_former_columns(context: Context, state: Snapshot) -> Step[dict[str, DamagedError]]:
-    """The partitions with files that were written before other columns took the place of theirs.
+    """Find the partitions with files whose columns have been overwritten since.
 
-    Requests: one, where the columns were never overwritten; else a GET for each job that wrote one
-    of the files. What is condensed does not tell it.
+    Sends one request if the table's columns were never overwritten; otherwise also a GET for each
+    job that wrote one of the files. Files of condensed decisions are not found.
     """
     overwritten = (yield from read_table(context)).overwritten
     if not overwritten:
@@ -130,8 +132,8 @@ def _of_former_columns(context: Context, state: Snapshot) -> Step[dict[str, Dama
 def _other_columns(
     context: Context, state: Snapshot, there: Mapping[str, ListedObject]
 ) -> Step[list[Finding]]:
-    """Files that other programs wrote of which the table does not show all: the footer of each is
-    read."""
+    """Find foreign files with columns that the table does not show, or that cannot be read. It
+    reads the footer of each."""
     files = [
         ForeignFile.of(file.partition, there[file.key])
         for file in state.files
@@ -151,7 +153,8 @@ def _other_columns(
 def _lost_by_files(
     context: Context, seen: Survey, there: Iterable[ListedObject]
 ) -> Step[dict[str, DamagedError]]:
-    """The partitions without a head in which files of jobs lie that changed them."""
+    """Find the partitions that have lost their heads: they contain files of jobs that changed
+    them, but have no head."""
     unheaded: dict[str, list[ListedObject]] = {}
     for item in there:
         name = context.root.partition_of_data_key(item.key) or ""
@@ -178,10 +181,10 @@ def _lost(
 
 
 def rows_missing(rows: int, job: str | None) -> str:
-    """Say whose rows a missing file held.
+    """Return a phrase for the rows of a missing file and the job that wrote them.
 
-    :param rows: how many; below 0: nobody has counted them.
-    :param job: that wrote it; none: another program did.
+    :param rows: how many; below 0: they were never counted.
+    :param job: the job that wrote the file; ``None`` or ``""``: another program wrote it.
     """
     many = counted(rows, "row") if rows >= 0 else "rows that nobody has counted"
     return f"{many} of job {job}" if job else f"{many}, of another program"
@@ -213,8 +216,8 @@ def verify_listed(
 ) -> Step[list[Finding]]:
     """Compare the markers of another committer with the files that are there.
 
-    :param files: all that a listing shows in partitions.
-    :param strays: what it shows besides, which nobody reads.
+    :param files: all files that a listing shows in partitions.
+    :param strays: the other files that it shows, which readers skip.
     """
     there = {file.key for file in files}
     places = dict.fromkeys((UNPARTITIONED, *sorted({file.partition for file in files})))
@@ -249,7 +252,8 @@ def _marker(context: Context, partition: str) -> Step[SuccessMarker | None]:
 
 
 def verify_current(context: Context) -> Step[list[Finding]]:
-    """As :meth:`.table.Table.verify`; that the table's records are gone is a difference, too."""
+    """Verify a table, or a directory without one (:meth:`.table.Table.verify`). Lost records of the
+    table are a finding, too."""
     found = yield from or_damage(current_table(context))
     if isinstance(found, DamagedError):
         return [Finding("", found.key or "", FindingKind.DAMAGED, str(found))]

@@ -1,1 +1,1 @@
-"""Records that stay small: what jobs of long ago left is put into few bytes, or removed."""
+"""Garbage collection of records: those of old jobs are condensed to a few bytes, or removed."""

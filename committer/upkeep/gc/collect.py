@@ -1,7 +1,7 @@
-"""gc: fold what heads name since long, condense the decisions behind it, remove what nothing names.
+"""Garbage collection: old decisions are folded and condensed, unneeded records removed.
 
-The order is the protocol's: decisions and manifests are listed, then the open jobs, then the heads
-are read (docs/protocol.md, *Records that stay small*).
+The protocol demands this order: list decisions and manifests, then the open jobs, then read the
+heads (docs/protocol.md, *Records that stay small*).
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from .fold_heads import fold_heads
 
 @dataclass(frozen=True)
 class GcReport:
-    """What gc did, or would do.
+    """Counts of what gc did, or would do.
 
-    :param folded: heads whose old decisions were put into a list.
-    :param condensed: decisions that were put into a few bytes.
-    :param removed: records that were removed; the keys of those that could not be are in
-        ``failed``, each with the reason.
-    :param saved: bytes, of decisions and removed records.
-    :param left: old decisions that something still needs, whole.
-    :param damaged: partitions whose heads cannot be read, and why: what they name is not known, so
-        that decisions about them are left.
+    :param folded: heads whose old decisions were folded into a manifest.
+    :param condensed: decisions that were condensed to a few bytes.
+    :param removed: records that were removed. ``failed`` has the keys of those that could not be
+        removed, each with the reason.
+    :param saved: bytes saved by condensed decisions and removed records.
+    :param left: old decisions that are kept whole, since something still needs them.
+    :param damaged: partitions whose heads cannot be read, each with the error. It is not known what
+        such a head names, so decisions about its partition are kept whole.
     """
 
     folded: int
@@ -59,7 +59,7 @@ class GcReport:
 
 
 def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> Step[GcReport]:
-    """As :meth:`.table.Table.gc`."""
+    """Fold and condense old decisions and remove old records (:meth:`.table.Table.gc`)."""
     table = yield from read_table(context)
     context = context.of(table)
     if table.coordination is Coordination.NONE:
@@ -100,7 +100,7 @@ def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> S
     orphans = _parts_of_condensed(context, jobs, condensing)
     report = yield from _removed(report, [*aged, *parts, *free_lists, *orphans], apply)
     if apply and asked:
-        # Last: what is not done now is looked at again.
+        # Last, so that the next gc reads again whatever this one has not completed.
         failed = {job_of_part(context.root.decisions_prefix, key) for key in report.failed}
         again = sorted({*left, *(job for job in failed if job is not None)})
         yield from write_note(context, max(cutoff, note.before), tuple(again))
@@ -110,7 +110,7 @@ def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> S
 
 
 def _dated(context: Context, jobs: Listing) -> dict[str, ListedObject]:
-    """The decisions by job."""
+    """Return the listed decisions by job."""
     prefix = context.root.decisions_prefix
     items = {item.key: item for item in jobs.objects}
     return {
@@ -119,7 +119,7 @@ def _dated(context: Context, jobs: Listing) -> dict[str, ListedObject]:
 
 
 def _parts_of_condensed(context: Context, jobs: Listing, condensing: Condensing) -> list[OldRecord]:
-    """Parts of decisions that name none any more: those that are condensed, or say *abort*."""
+    """Return parts that no decision names any more: their job's is condensed, or an abort."""
     prefix, done = context.root.decisions_prefix, set(condensing.done)
     return [
         OldRecord(item, "a part of a decision that is condensed")
@@ -138,10 +138,12 @@ def _removed(report: GcReport, records: list[OldRecord], apply: bool) -> Step[Gc
 
 @dataclass(frozen=True)
 class LookedAt:
-    """A note: without it all decisions are read again, and the same comes of it.
+    """A note of the decisions that gc need not read again. If it is missing, gc reads all of them,
+    with the same result.
 
-    :param before: decisions that were written before this are condensed, or say *abort*;
-    :param left: but those of these jobs.
+    :param before: decisions written before this time are condensed, or say *abort*, except those
+        in ``left``.
+    :param left: jobs whose decisions must be read again.
     """
 
     write_id: str
@@ -153,7 +155,7 @@ class LookedAt:
 
 
 def read_note(context: Context) -> Step[LookedAt]:
-    """The note; one of nothing where there is none, or it cannot be read."""
+    """Read the note; return an empty one if it is missing or damaged."""
     found = yield from Get(context.root.gc_key, most=LIST_BYTES)
     if not isinstance(found, Absent):
         try:
@@ -164,6 +166,6 @@ def read_note(context: Context) -> Step[LookedAt]:
 
 
 def write_note(context: Context, before: float, left: tuple[str, ...]) -> Step[None]:
-    """Write the note over the one that is there: of two either will do."""
+    """Overwrite the note without a condition: of two that race, either is correct."""
     note = LookedAt(context.write_id(), before, left)
     yield from Put(context.root.gc_key, note.encode())

@@ -1,7 +1,7 @@
-"""Condensing decisions: a job's *commit* in a few bytes, where nobody needs its lists any more.
+"""Condensing of decisions: a *commit* shrinks to a few bytes once its lists are not needed.
 
-A decision is never deleted. It is what keeps a process that wakes up, however late, from deciding
-its job a second time, and what tells a run that is asked for again what it did.
+A decision is never deleted. It prevents a process that wakes up late from deciding its job a second
+time. And a run that is repeated reads in it what it did.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ...format.records.partition_decision import PartitionDecision
 from ...store.conditional_put import Written, put_record
 from ...store.requests import All, Put, Step
 
-#: Decisions that are held in memory at once.
+#: How many decisions are held in memory at once.
 _AT_ONCE = 1000
 
 
 @dataclass
 class Condensing:
-    """What came of it.
+    """Result of condensing decisions.
 
     :param condensed: jobs whose decisions were condensed, or would be.
-    :param done: jobs of which nothing is left to condense, these among them.
-    :param saved: bytes.
+    :param done: jobs whose decisions need no more condensing, including ``condensed``.
+    :param saved: bytes saved.
     """
 
     condensed: list[str] = field(default_factory=list)
@@ -40,11 +40,11 @@ class Condensing:
 
 @dataclass(frozen=True)
 class HeadsKnown:
-    """What decides whether a decision may be condensed.
+    """The state of the heads, which decides whether a decision may be condensed.
 
-    :param states: the heads by partition, read when no job in question was open any more.
-    :param cutoff: what a partition held before a replace since then stays on record: the replace
-        may be undone.
+    :param states: the heads by partition, read after the jobs in question were closed.
+    :param cutoff: a replace since this time may be undone, so the decisions about the state before
+        it are kept whole.
     """
 
     states: Mapping[str, HeadState]
@@ -52,21 +52,22 @@ class HeadsKnown:
 
     @property
     def named(self) -> set[str]:
-        """Jobs whose decisions heads need, for what they name and who has claimed them."""
+        """Jobs whose decisions heads need: they name the job, or carry its claim."""
         heads = [state.head for state in self.states.values()]
         claims = {head.claim for head in heads if head.claim is not None}
         return claims.union(*(head.decisions for head in heads))
 
     def is_applied(self, change: PartitionDecision) -> bool:
-        """Whether a head has moved from where a job found it: then this job has moved it."""
+        """Return whether the head is beyond the version that a commit found. Then that commit has
+        moved it."""
         state = self.states.get(change.partition)
         return state is not None and state.head.version > change.base_version
 
     def may_be_undone(self, change: PartitionDecision, replaces: Mapping[str, int]) -> bool:
-        """Whether a job's files are what a partition held before its last replace, and that is
-        recent.
+        """Return whether undoing a recent replace would bring back a commit's files: the partition
+        held them right before that replace, its last one.
 
-        :param replaces: by partition, the last replace before that one that is old, too.
+        :param replaces: by partition, the version that the replace before its last one found.
         """
         head = self.states[change.partition].head
         if not head.replace_version or (head.replaced_at or 0.0) < self.cutoff:
@@ -78,9 +79,9 @@ class HeadsKnown:
 def condense(
     context: Context, jobs: Sequence[str], known: HeadsKnown, apply: bool
 ) -> Step[Condensing]:
-    """Condense the commits among decisions that are closed and that no head names.
+    """Condense the commits of closed jobs that no head names.
 
-    :param jobs: whose, the latest first.
+    :param jobs: these jobs, the latest first.
     """
     result = Condensing()
     replaces: dict[str, int] = {}
@@ -126,7 +127,7 @@ def _is_free(decided: Decided, known: HeadsKnown, replaces: Mapping[str, int]) -
 
 
 def _condense(context: Context, decided: Decided, apply: bool) -> Step[int | None]:
-    """Bytes saved; ``None``: it stays as it is."""
+    """Condense a decision and return the bytes saved; ``None``: it stays as it is."""
     decision = decided.decision
     if decision.idempotency_key is not None:
         run = yield from read_head(context, Slot.run(context.root, decision.idempotency_key))

@@ -1,4 +1,4 @@
-"""Folding what heads name since long, so that the decisions behind it can be condensed."""
+"""Folding of old decisions that heads name, so that these decisions can be condensed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ...format.records.head import TRAIL_LENGTH, HeadState
 from ...store.conditional_put import NotWritten
 from ...store.requests import Absent, All, Delete, Step
 
-#: Heads that are folded at once: what they name is in memory together.
+#: How many heads are folded at once: all that they name is in memory together.
 _AT_ONCE = 500
 
 
 @dataclass(frozen=True)
 class FoldedHeads:
-    """Heads after it.
+    """Heads after folding.
 
-    :param states: by partition; one of which it is not known what it says now is left out.
+    :param states: by partition, without the heads whose present state is unknown.
     :param folded: how many were folded, or would be.
     """
 
@@ -35,12 +35,14 @@ class FoldedHeads:
 def fold_heads(
     context: Context, heads: ReadHeads, old: Collection[str], cutoff: float, apply: bool
 ) -> Step[FoldedHeads]:
-    """Put old decisions that heads name into manifests. Heads that carry a claim are left as they
-    are; a swap goes on the ETag that was read, so whoever comes between keeps what he wrote.
+    """Fold old decisions that heads name into manifests.
+
+    Heads with a claim stay as they are. A swap needs the ETag that was read, so it never overwrites
+    what another process wrote meanwhile.
 
     :param old: the jobs whose decisions are old.
-    :param cutoff: heads that have been still since then forget their former states, which only
-        jobs could ask for that opened before.
+    :param cutoff: heads that have not changed since this time drop their trail: only jobs that
+        opened before then could need it.
     """
     due = {name: jobs for name, state in heads.states.items() if (jobs := _due(state, old))}
     if not apply:
@@ -50,7 +52,7 @@ def fold_heads(
     names = sorted(due)
     for start in range(0, len(names), _AT_ONCE):
         chunk = names[start : start + _AT_ONCE]
-        # Each decision once: a job of five thousand partitions is named by all of their heads.
+        # Read each decision once: a job of five thousand partitions is named by all their heads.
         jobs = sorted({job for name in chunk for job in due[name]})
         read = yield from All(tuple(or_damage(read_commit(context, job)) for job in jobs))
         known = [it for it in read if isinstance(it, Decided)]
@@ -72,7 +74,8 @@ def fold_heads(
 
 
 def _due(state: HeadState, old: Collection[str]) -> tuple[str, ...]:
-    """The decisions to fold: the oldest that the head names, as far as they are old."""
+    """Return the jobs whose decisions to fold: the oldest that the head names, up to the first one
+    that is not old. A claimed head has none."""
     if state.head.claim is not None:
         return ()
     return tuple(takewhile(lambda job: job in old, state.head.decisions))
@@ -90,7 +93,7 @@ def _fold(
     known: Collection[Decided],
     remembers: int,
 ) -> Step[HeadState | None]:
-    """The head as it is then; ``None``: not known."""
+    """Fold decisions of a head and return its present state; ``None``: it is unknown."""
     assert state.etag is not None
     tidied = state.head.tidied(context.write_id(), state.etag, remembers)
     new, key = yield from fold(context, state, tidied, jobs, known)
