@@ -65,7 +65,7 @@ class JobFacts:
         return Committer(self.committer) if self.committer in list(Committer) else None
 
     def value(self, key: str) -> str:
-        """Return the value in force; ``""`` if there is none."""
+        """Return the value in force; ``""`` if it is not set."""
         setting = self.settings.get(key)
         return "" if setting is None else setting.value
 

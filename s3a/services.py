@@ -1,4 +1,4 @@
-"""Hadoop's committers on services that run Spark: the settings that each service needs, in a table.
+"""Hadoop's committers on services that run Spark: a table of the settings for each service.
 
 Services of AWS have committers of their own, which are on by default and are not Hadoop's: MagicV2
 of EMR shows the rows of a static insert when a task commits. Each row here says which committers a

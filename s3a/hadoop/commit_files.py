@@ -46,7 +46,7 @@ def _etag(value: Any) -> str:
 
 
 def _checksum(value: Any) -> str:
-    """Return algorithm and checksum of an ETag in the newer form; ``""`` if it has none."""
+    """Return algorithm and checksum beside an ETag in the newer form; ``""`` without them."""
     if not isinstance(value, dict):
         return ""
     algorithm, checksum = value.get("checksumAlgorithm"), value.get("checksum")
@@ -72,7 +72,7 @@ Notes = Annotated[Mapping[str, str | None], DEFAULTED]
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """A file that is uploaded in parts, by an upload that is not completed yet.
+    """A file whose parts are all uploaded, by an upload not completed yet.
 
     :param key: the key of the finished object, in ``bucket``. Neither is trusted.
     :param etags: of parts 1…n, without quotes. Hadoop's own check accepts an empty list; no

@@ -149,8 +149,9 @@ _LISTS_BY_PREFIX = "AmazonS3"
 
 @dataclass(frozen=True)
 class Marker:
-    """The ``_SUCCESS`` of a destination; ``etag`` is ``""`` if there is none.
+    """The ``_SUCCESS`` of a destination.
 
+    :param etag: ``""`` if the destination has no ``_SUCCESS``.
     :param last_modified: by the store's clock, in whole seconds.
     :param is_empty: it has no content, like those of the classic rename committer.
     :param said: its content; ``None`` if an S3A committer does not write such content.
@@ -195,7 +196,7 @@ def read_marker(destination: str) -> Step[Marker]:
 
 
 def find_report(root: TableRoot, job: str, folder: str) -> Step[JobSummary | None]:
-    """Find a job's summary report in a folder; ``None`` if there is none that can be read.
+    """Find a job's summary report in a folder; ``None`` if no readable one is there.
 
     A report's name has the id of the MapReduce job, which this package does not know. So all
     reports in the folder are read.

@@ -1,1 +1,1 @@
-"""Recovery of dead S3A jobs: found, judged, planned, rolled forward or back."""
+"""Recovery of dead S3A jobs: find, judge and plan them, and roll them forward or back."""

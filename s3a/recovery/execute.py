@@ -1,8 +1,8 @@
-"""Carry a plan out: complete a dead job's uploads, or take back what it did.
+"""Execution of a plan: complete a dead job's uploads, or abort them and remove its files.
 
-Every step may be repeated, by the same process or another, after a crash at any request: the
-direction is written first and deleted last; a file that is done is found done; the pending sets
-go when nothing is left that they would be needed for.
+The same process or another one may repeat every step after a crash at any request. The direction
+is written first and deleted last. A repetition finds which files are done. The pending sets are
+deleted only when nothing needs them any more.
 """
 
 from __future__ import annotations
@@ -40,46 +40,46 @@ from .plan import Case, Direction, StandingDirection, decide, direction_key, wit
 
 _TRIES = Backoff(tries=16, first=0.5, cap=8.0)
 _MARKER_UNKNOWN = "unknown"
-#: A job that committed later has its own there, or nobody can tell whose it is.
+#: The marker there is that of a job that committed later, or of an unknown job.
 _MARKER_KEPT = "another job's was kept"
-#: Rounds of clearing up: the second look comes at once.
+#: Rounds of the clean-up: the second one comes at once.
 _ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
 
 
 class FileOutcome(StrEnum):
-    """What became of one file."""
+    """Outcome of one file."""
 
     COMPLETED = "completed"
     ABORTED = "aborted"
     REMOVED = "removed"
-    #: An object at the key that is not the job's was left.
+    #: An object at the key that is not the job's was left there.
     KEPT = "kept"
-    #: It was as it should be already.
+    #: Nothing was to be done.
     AS_IT_WAS = "as it was"
     LOST = "lost"
     REFUSED = "refused"
     UNKNOWN = "unknown"
-    #: Complete, by whom and of what its ETag does not say.
+    #: An object is there, and its ETag does not show whether it is the job's file.
     UNSURE = "unsure"
 
 
-#: Outcomes after which the job's records must stay, for a repeat.
+#: Outcomes after which the job's records must stay, for a repetition.
 _OPEN = (FileOutcome.LOST, FileOutcome.REFUSED, FileOutcome.UNKNOWN, FileOutcome.UNSURE)
 
 
-#: A file's key, what became of it, and why.
+#: A file's key, its outcome, and why.
 _Treated = tuple[str, FileOutcome, str]
 
 
 @dataclass(frozen=True)
 class Execution:
-    """What was done.
+    """Result of carrying out a plan.
 
     :param files: key, outcome and detail of each file that the pending sets name.
-    :param aborted: uploads aborted besides those.
-    :param marker: what became of the job's ``_SUCCESS``.
-    :param problem: why the job is not settled; ``""`` where it is. ``unsure``: the store did not
-        say what happened.
+    :param aborted: number of other uploads that were aborted.
+    :param marker: the outcome of the job's ``_SUCCESS``.
+    :param problem: why the job is not settled; ``""`` if it is.
+    :param unsure: the problem is that the store did not say what happened.
     :param moved: nothing was done, since the job had changed.
     """
 
@@ -98,9 +98,9 @@ NOTHING_DONE = Execution()
 
 
 def carry_out(case: Case) -> Step[Execution]:
-    """Fence the job's try, and do what a plan says.
+    """Fence the job's try, and carry out a plan.
 
-    :raises OutcomeUnknownError: the fence or the direction may be written; no file was touched.
+    :raises OutcomeUnknownError: the fence or the direction may be written; no file was changed.
     """
     record, before = case.judgement.record, None
     if record is not None:
@@ -114,7 +114,7 @@ def carry_out(case: Case) -> Step[Execution]:
 
 
 def _fenced(case: Case) -> Step[Execution]:
-    """Do what a plan says, of a job whose try is fenced, or that has none."""
+    """Carry out a plan, once the job's try is fenced or if it has no record."""
     forward = case.action is Action.FORWARD
     job, stands = case.job, None
     wanted = Direction(job.uuid, forward, case.reason)
@@ -124,8 +124,8 @@ def _fenced(case: Case) -> Step[Execution]:
             why = f"another recovery decided otherwise: {stands.said.reason}"
             return Execution(problem=f"{why}; run this again to help it")
     if (yield from _has_moved(case)):
-        # Not before the direction is written: until then another recovery may finish. What
-        # another one has written, it may be acting on.
+        # Checked after the direction is written: until then another recovery may finish the job.
+        # A direction that another recovery wrote is left, since it may be acting on it.
         if job.tree is not None and stands is not None and stands.said is wanted:
             yield from withdraw(job.tree, stands)
         return Execution(moved=True)
@@ -142,9 +142,11 @@ def _fenced(case: Case) -> Step[Execution]:
 
 
 def _has_moved(case: Case) -> Step[bool]:
-    """Return whether a job has changed since it was judged: its application may have sent a
-    heartbeat, and its tree be another. Between looking and acting may lie the recovery of many
-    other jobs, and this one's by somebody else."""
+    """Return whether a job has changed since it was judged.
+
+    Its application may have sent a heartbeat, or its tree may have changed. Between judging and
+    acting, many other jobs may have been recovered, and this one by another process.
+    """
     job, record = case.job, case.judgement.record
     if record is not None and (yield from find_unchanged(case.ledger, record)) is None:
         return True
@@ -158,11 +160,13 @@ def _has_moved(case: Case) -> Step[bool]:
 
 
 def _published(case: Case, done: Execution) -> Step[Execution]:
-    """Say that a job whose files are all there is committed."""
+    """Write the marker of a job after all its files, and record that it is committed."""
     job, record = case.job, case.judgement.record
-    # Else an earlier recovery wrote it, before it deleted them; or its own commit did.
+    # Without pending sets, an earlier recovery wrote the marker before it deleted them, or the
+    # job's own commit did.
     if job.sets and not case.is_reported:
-        # Its name in Hadoop's settings; of the staging ones, the store does not say which it was.
+        # The committer's name in Hadoop's settings. The store does not show which of the staging
+        # committers it was.
         unsaid = "magic" if job.staged is None else "staging"
         marker = yield from _write_marker(job, record.committer if record is not None else unsaid)
         done = replace(done, marker=marker)
@@ -170,15 +174,17 @@ def _published(case: Case, done: Execution) -> Step[Execution]:
         why = "all files are written, and whether its _SUCCESS is, the store did not say"
         return replace(done, problem=why, unsure=True)
     if record is not None:
-        # Before the last trace of the job is gone: a retry of its run asks for this.
+        # Before the last trace of the job is deleted: a retry of its run reads this.
         yield from note_recovered(case.ledger, record, job.uuid)
     return done
 
 
 def _write_marker(job: LeftoverJob, committer: str) -> Step[str]:
-    """Write a job's marker, Hadoop's SuccessData, version 1, as the committer of this name fills
-    it; never over one that is newer than the job's last task. Its own committer would have
-    replaced any marker that was there then."""
+    """Write a job's marker, unless one is there that is newer than the job's last task.
+
+    It is Hadoop's SuccessData, version 1, as the committer of this name fills it. The job's own
+    committer would have replaced any marker that was there at that time.
+    """
     commits = job.commits
     counters = {
         "committer_commits_completed": len(commits),
@@ -215,11 +221,15 @@ def _job_of(body: bytes) -> str | None:
 
 
 def _complete(file: NamedFile) -> Step[_Treated]:
-    """Complete one upload, or see that it is done: NoSuchUpload is the answer, too, of one that
-    was completed before, by the job itself or by another recoverer."""
+    """Complete one upload, or find that it is completed already.
+
+    The store also answers NoSuchUpload for an upload that the job itself, or another recovery, has
+    completed.
+    """
     key, answer = file.commit.key, None
     if file.presence is not Presence.OUTSTANDING:
-        # Missing only of a job whose own _SUCCESS stands: cleaned up whatever became of its files.
+        # It can be missing only if the job is known to have committed: then only its remains are
+        # cleaned up.
         return key, FileOutcome.AS_IT_WAS, ""
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
@@ -228,7 +238,7 @@ def _complete(file: NamedFile) -> Step[_Treated]:
         if isinstance(answer, Done):
             return key, FileOutcome.COMPLETED, ""
         found = yield from Head(key)
-        # The upload was under way a moment ago: what came since in its place is it.
+        # The upload was under way a moment ago, so an object that came in its place is its file.
         if isinstance(found, Found) and file.whose(found) is not Presence.FOREIGN:
             return key, FileOutcome.AS_IT_WAS, ""
         if isinstance(answer, Refused) and answer.code != "NoSuchUpload":
@@ -239,9 +249,9 @@ def _complete(file: NamedFile) -> Step[_Treated]:
 
 
 def _undo(file: NamedFile) -> Step[_Treated]:
-    """Abort one upload; where it was completed, remove the object if it is provably the job's.
+    """Abort one upload; if it was completed, remove the object if it is provably the job's.
 
-    In this order: an upload that is gone is never completed by anybody afterwards.
+    In this order, since no process can complete an upload after it was aborted.
     """
     key = file.commit.key
     answer = yield from _sent(AbortUpload(key, file.commit.upload_id))
@@ -268,7 +278,7 @@ def _undo(file: NamedFile) -> Step[_Treated]:
 
 
 def _sent(request: AbortUpload | Delete) -> Step[Done | Refused | Unknown]:
-    """What the store says to a request that may be sent again while it does not say."""
+    """Send a request that may be repeated, again if the store does not answer."""
     answer: Done | Refused | Unknown = Unknown("")
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
@@ -279,10 +289,10 @@ def _sent(request: AbortUpload | Delete) -> Step[Done | Refused | Unknown]:
 
 
 def _clean_up(case: Case, done: Execution, stands: StandingDirection | None) -> Step[Execution]:
-    """Abort what no task committed, then delete the magic tree, the direction last."""
+    """Abort the uploads that no task committed, then delete the job's tree, the direction last."""
     root, job = case.root, case.job
-    # Of a job that is rolled forward, nothing else is outstanding any more; of one that is rolled
-    # back, a part that came late may have left some of them listed.
+    # If the job is rolled forward, no other upload is outstanding any more. If it is rolled back, a
+    # part that came late may have left some of the aborted uploads listed.
     doomed = {(upload.key, upload.upload_id) for upload in job.extra}
     doomed |= job.listed if case.action is Action.BACK else set()
     listed = partial(uploads_below, f"{root.prefix}/")
@@ -297,7 +307,7 @@ def _clean_up(case: Case, done: Execution, stands: StandingDirection | None) -> 
 
 
 def _delete_tree(tree: str, stands: StandingDirection) -> Step[str]:
-    """Delete a job's tree; the answer is the problem there was, ``""`` for none."""
+    """Delete a job's tree. Return the problem, a sentence; ``""`` for none."""
     direction = direction_key(tree)
     for attempt in _ROUNDS.attempts():
         yield from _ROUNDS.pause(attempt)

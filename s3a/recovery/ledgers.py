@@ -1,8 +1,8 @@
-"""Ledgers that may have a job's try on record.
+"""Ledgers that may have the record of a job's try.
 
-A try lies beside the destination that its operator or ``save()`` named: that may be the folder
-which recovery was given, one around it (somebody names a partition's folder), or one in it that
-the job wrote to (somebody loads a single partition's folder by itself).
+The record lies beside the destination that the operator or ``save()`` named. Recovery may get
+another folder: the destination may contain it (if recovery gets a partition's folder), or lie in
+it (if the job loaded a single partition's folder).
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from .liveness import JobLiveness, Judgement, RecoveryOptions, judge
 
 
 def ledgers_of(root: TableRoot, job: LeftoverJob) -> list[TableRoot]:
-    """The destinations whose ledgers may know a job: the root first, then those around it, then
-    those in it that hold the job's destination. A magic job's is where its tree lies; any other's
-    is around its files."""
+    """Return the destinations whose ledgers may know a job.
+
+    These are the root, then the folders that contain it, then the folders in it that contain the
+    job's destination. A magic job's destination is the folder of its tree; that of another job is a
+    folder around its files.
+    """
     places = {f"{job.destination}/"}
     if job.kind is not Kind.MAGIC:
         places |= {upload.key for upload in job.uploads}
@@ -32,22 +35,22 @@ def ledgers_of(root: TableRoot, job: LeftoverJob) -> list[TableRoot]:
 
 
 def is_strange(job: LeftoverJob) -> bool:
-    """Return whether some uploads may be any tool's, as far as their names say."""
+    """Return whether a job is only uploads whose names do not show that S3A made them."""
     return job.kind is Kind.UPLOADS and not any(is_staged_name(it.key) for it in job.uploads)
 
 
 def _between(root: TableRoot, key: str) -> Iterator[str]:
-    """The folders of a key that lie in a root."""
+    """Yield the folders of a key that lie in a root."""
     parts = key.split("/")[:-1]
     for depth in range(root.prefix.count("/") + 2, len(parts) + 1):
         yield "/".join(parts[:depth])
 
 
 class JobJudge:
-    """Judges jobs of one root, by all ledgers that may know them.
+    """Judge of the jobs of one root, by all ledgers that may know them.
 
     :param now: by the store's clock.
-    :param tries: those that are open beside the root.
+    :param tries: the tries that are open in the root's own ledger.
     """
 
     def __init__(
@@ -59,9 +62,11 @@ class JobJudge:
         self._known = {root: tries}
 
     def judged(self, job: LeftoverJob) -> Step[Judgement]:
-        """Tell live from dead, superseded and unknown. No request where the root's own ledger
-        says whose the job is, or that it lives, nor of uploads that somebody else judges; else a
-        LIST for each further ledger."""
+        """Judge whether a job is live, dead, superseded or unknown.
+
+        No request is sent if the root's own ledger names the job's try or shows that it is live,
+        nor for uploads that the caller judges itself. Otherwise a LIST for each further ledger.
+        """
         own = self._by(self._root, job)
         is_left = not self._options.strangers and is_strange(job)
         if own.record is not None or own.state is JobLiveness.LIVE or is_left:
@@ -74,10 +79,10 @@ class JobJudge:
         told = [it for it in found if it.record is not None]
         told += [it for it in found if it.state is JobLiveness.LIVE]
         if own.state is JobLiveness.DEAD:
-            # Of these a record cannot be read.
+            # In these ledgers a record cannot be read.
             told += [it for it in found if it.state is JobLiveness.UNKNOWN]
         return told[0] if told else own
 
     def _by(self, ledger: TableRoot, job: LeftoverJob) -> Judgement:
-        """The judgement by one ledger."""
+        """Judge a job by one ledger."""
         return replace(judge(job, self._now, self._known[ledger], self._options), ledger=ledger)

@@ -1,13 +1,14 @@
-"""Traces of S3A jobs below a table, put together to one leftover job each.
+"""Traces of S3A jobs below a table, grouped into one leftover job each.
 
-A job leaves its magic tree, or pending sets in a staging folder; uploads; and files. Nothing in a
-listing of uploads says whose they are, so an upload is a job's by, in this order: its pending sets
-name it; its key is that of one of the job's files; its name carries a UUID that the names of that
-job's files carry (Spark gives all files of one write the same). Those that no job claims are
-grouped by the UUID in their names.
+A job leaves its magic tree, or pending sets in a staging folder; uploads; and files. A listing of
+uploads does not show their jobs. So the first of these rules that applies decides whose an upload
+is: a job's pending sets name it; its key is that of one of the job's files; its name carries a UUID
+that the names of the job's files carry (Spark gives all files of one write the same). Uploads that
+belong to no job by these rules are grouped by the UUID in their names.
 
-Where to look: the table's root, the folders the caller names, and every folder above an upload
-(the S3A architecture text: work backwards from the uploads rather than list millions of keys).
+Jobs are searched at the table's root, in the folders that the caller names, and in every folder
+above an upload (the S3A architecture text: work backwards from the uploads rather than list
+millions of keys).
 """
 
 from __future__ import annotations
@@ -51,29 +52,31 @@ from ..hadoop.job_traces import (
 from ..hadoop.staging_dir import StagedJob, StagingFolder
 from ..runs.ledger import beside
 
-#: More folders than this are not asked one by one: the table is listed as a whole.
+#: If there are more folders than this, the table is listed as a whole, not folder by folder.
 _FOLDERS = 100
-#: More than one job claims it.
+#: Stands for a job's number if more than one job claims an upload.
 _SEVERAL = -1
 
 
 class Kind(StrEnum):
-    """What a job left."""
+    """Kind of a leftover job, by the traces that it left."""
 
     MAGIC = "magic"
     #: Uploads, and pending sets in the staging folder that the caller named.
     STAGING = "staging"
-    #: Uploads only: a staging committer's whose folder is not known, or of tasks that closed no
+    #: Uploads only: of a staging committer whose folder is not known, or of tasks that closed no
     #: file.
     UPLOADS = "uploads"
 
 
 @dataclass(frozen=True)
 class LeftoverSet:
-    """One pending set: one that cannot be read has no commits, and ``damage`` says why.
+    """A pending set of a leftover job.
 
-    :param attempt: the application's.
+    :param attempt: the application's attempt.
     :param last_modified: by the store's clock.
+    :param read: its content; without commits if it cannot be read.
+    :param damage: why it cannot be read; ``""`` if it can.
     """
 
     key: str
@@ -85,18 +88,19 @@ class LeftoverSet:
 
 @dataclass(frozen=True)
 class LeftoverJob:
-    """What one job left below a table.
+    """Traces of one job below a table.
 
-    :param uuid: the committer's; of uploads alone, the UUID in their names; ``""`` for none.
+    :param uuid: the committer's; for uploads alone, the UUID in their names; ``""`` for none.
     :param destination: the job's output, a prefix without a slash at its end.
-    :param oldest: when the first thing seen of it was made, by the store's clock; ``newest``
-        the last.
-    :param begun: of a magic job, when its tree was made, by the store's clock.
-    :param tree: the prefix of its magic tree; for one of a staging committer, of what recovery
-        notes of it; ``None`` where it left uploads only.
+    :param oldest: when the oldest of its traces was made, by the store's clock.
+    :param newest: when the newest of its traces was made, by the store's clock.
+    :param begun: for a magic job, when its tree was made, by the store's clock.
+    :param tree: the prefix of its magic tree. For a staging committer's job, the prefix of the
+        records that recovery writes about it. ``None`` if it left uploads only.
+    :param sets: its pending sets.
     :param running: keys that files of uncommitted task attempts would have.
     :param uploads: the uploads under way that are this job's.
-    :param staged: a staging committer's folder.
+    :param staged: its folder, for a staging committer's job.
     """
 
     uuid: str
@@ -113,7 +117,7 @@ class LeftoverJob:
 
     @property
     def commits(self) -> tuple[PendingCommit, ...]:
-        """All that the readable pending sets name."""
+        """All files that the readable pending sets name."""
         return tuple(commit for one in self.sets for commit in one.read.commits)
 
     @property
@@ -123,19 +127,21 @@ class LeftoverJob:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys of its files: those that pending sets name, and of uncommitted attempts."""
+        """The keys of its files: of those in pending sets, and of those of uncommitted attempts."""
         return frozenset((*(commit.key for commit in self.commits), *self.running))
 
     @property
     def uuids(self) -> frozenset[str]:
-        """The UUIDs by which an upload is known for the job's, in lower case: its own, and those
-        in the names of its files."""
+        """The UUIDs by which the job's uploads are recognised, in lower case.
+
+        These are its own, and those in the names of its files.
+        """
         found = {uuid for key in self.keys for uuid in uuids_in_name(key)}
         return frozenset(found | {self.uuid.lower()})
 
     @property
     def extra(self) -> tuple[ListedUpload, ...]:
-        """Its uploads that no pending set names: of task attempts that did not commit."""
+        """Its uploads of task attempts that did not commit: no pending set names them."""
         listed = self.listed
         return tuple(u for u in self.uploads if (u.key, u.upload_id) not in listed)
 
@@ -144,19 +150,23 @@ class LeftoverJob:
         return f"{self.destination}/".startswith(f"{root.prefix}/")
 
     def may_write(self, upload: ListedUpload) -> bool:
-        """Return whether an upload that no record names may be of a file which a task of the job is
-        writing: the magic committer puts it on record when the file is closed."""
+        """Return whether an upload that no record names may be of a running task of the job.
+
+        The magic committer records an upload only when the file is closed.
+        """
         is_below = upload.key.startswith(f"{self.destination}/")
         return self.kind is Kind.MAGIC and is_below and upload.initiated >= int(self.begun)
 
     @property
     def last_set(self) -> float:
-        """When its last task committed, by the store's clock."""
+        """Time at which its last task committed, by the store's clock."""
         return max((one.last_modified for one in self.sets), default=0.0)
 
     def refusals(self, root: TableRoot) -> tuple[str, ...]:
-        """Why its pending sets may not be carried out at all, neither way: they name what is
-        not this job's. Empty where nothing is wrong. Asks the store nothing."""
+        """Return why its pending sets must not be used at all, neither forward nor back.
+
+        They may name files that are not this job's. Empty if nothing is wrong. Sends no request.
+        """
         found: list[str] = []
         seen: dict[str, str] = {}
         for one in self.sets:
@@ -182,8 +192,11 @@ class LeftoverJob:
         return tuple(dict.fromkeys(found))
 
     def _named_in(self, key: str) -> str:
-        """The job in the name of a staging committer's file: its records name none, and more
-        people than may write below the table may put records into a staging folder."""
+        """Return the job in the name of a staging committer's file; ``""`` for other files.
+
+        A staging committer's records name no job. And more users may put records into a staging
+        folder than may write below the table, so the name is checked.
+        """
         if self.kind is not Kind.STAGING or not is_staged_name(key):
             return ""
         named = staging_job(key)
@@ -197,17 +210,17 @@ def find_jobs(
     staging: StagingFolder | None = None,
     without: tuple[str, ...] = (),
 ) -> Step[tuple[list[LeftoverJob], float]]:
-    """Look for jobs. Returns them, the oldest first, and the time by the store's clock. Among them
-    are magic jobs of destinations around the root that have uploads below it.
+    """Find the jobs below a root, and magic jobs of destinations around it with uploads below it.
 
-    :param folders: further destinations below the root, as prefixes without slashes at the end:
-        a job that wrote to a partition's folder and has no upload left shows nowhere else.
+    :param folders: further destinations below the root, as prefixes without slashes at the end. A
+        job that wrote to a partition's folder and has no upload left is found nowhere else.
     :param deep: list the whole table instead, a request per thousand keys.
-    :param staging: where staging committers keep their pending sets.
-    :param without: prefixes below the root of other destinations, whose jobs are not looked at.
+    :param staging: the folder in which staging committers keep their pending sets.
+    :param without: prefixes below the root of other destinations, whose jobs are left out.
+    :returns: the jobs, the oldest first, and the time by the store's clock.
     :raises InvalidInputError: the staging folder cannot be listed.
     """
-    # Before the uploads: of a set that is seen, whatever upload is not listed was ended.
+    # Pending sets before uploads: then an upload that a set names and that is not listed is over.
     traces = staging.jobs() if staging is not None else ()
     uploads = yield from uploads_below(f"{root.prefix}/")
     uploads = [upload for upload in uploads if not upload.key.startswith(without)]
@@ -219,27 +232,29 @@ def find_jobs(
     if deep or len(places) > _FOLDERS:
         prefixes = [f"{root.prefix}/"]
     above = [f"{it.prefix}/{MAGIC_JOB}" for it in root.around] if uploads else []
-    # Those who have rights below the root alone know nothing of what lies above.
+    # Credentials with rights only below the root may not list above it. Then those are left out.
     asked = (magic_jobs(prefixes), unless_denied(magic_jobs(above), ([], 0.0)))
     (jobs, now), (around, _) = yield from All(asked)
     jobs += around
     named = {uuid for upload in uploads for uuid in uuids_in_name(upload.key)}
     for trace in traces:
-        # The files' times are of another clock than the store's.
+        # The files' times are by another clock than the store's.
         job = staged_job(root, folders, trace, now - time.time())
         below = [c.key for c in job.commits if c.bucket == root.bucket]
         below = [key for key in below if key.startswith(f"{root.prefix}/")]
         if trace.uuid.lower() in named or any(not key.startswith(without) for key in below):
             jobs.append(job)
     found = _with_uploads(root, jobs, uploads)
-    # One that lies around the root concerns it where it has uploads there.
+    # A job whose destination is not below the root counts only if it has uploads there.
     found = [it for it in found if it.uploads or it.is_within(root)]
     return sorted(found, key=lambda it: (it.oldest, it.uuid)), now
 
 
 def magic_jobs(prefixes: Sequence[str]) -> Step[tuple[list[LeftoverJob], float]]:
-    """Put the jobs together whose magic trees lie below some prefixes. Returns them, and the time
-    by the store's clock; 0 where there is no prefix."""
+    """Find the jobs whose magic trees lie below some prefixes.
+
+    :returns: the jobs, and the time by the store's clock; 0 if there is no prefix.
+    """
     wanted = [list_objects(prefix, wanted=lambda item: is_magic(item.key)) for prefix in prefixes]
     listed = yield from All(tuple(wanted))
     trees: dict[str, dict[MagicPath, ListedObject]] = defaultdict(dict)
@@ -252,8 +267,11 @@ def magic_jobs(prefixes: Sequence[str]) -> Step[tuple[list[LeftoverJob], float]]
 
 
 def activity(items: Iterable[ListedObject]) -> list[float]:
-    """When a job wrote each of these: not what a recoverer wrote, nor objects for directories,
-    whose time on a store that keeps them as directories is that of the last change below."""
+    """Return the times at which a job wrote objects of its tree.
+
+    Objects that a recovery wrote are left out, and so are objects that stand for directories. A
+    store that keeps those as directories gives them the time of the last change below.
+    """
     return [i.last_modified for i in items if not i.key.endswith(("/", f"/{DIRECTION_NAME}"))]
 
 
@@ -277,7 +295,7 @@ def _magic_job(tree: str, items: dict[MagicPath, ListedObject]) -> Step[Leftover
 def _load(item: ListedObject, path: MagicPath) -> Step[LeftoverSet | None]:
     found = yield from Get(item.key, most=LIST_BYTES)
     if not isinstance(found, Found):
-        return None  # Deleted since the listing: the job, or another recoverer, is cleaning up.
+        return None  # Deleted since the listing: the job, or another recovery, is cleaning up.
     return _read(item.key, path.attempt, item.last_modified, lambda: found.body)
 
 
@@ -291,17 +309,21 @@ def _read(key: str, attempt: str, made: float, body: Callable[[], bytes]) -> Lef
 def staged_job(
     root: TableRoot, folders: Collection[str], trace: StagedJob, ahead: float
 ) -> LeftoverJob:
-    """A staging folder's job. It is one of the table where its pending sets name files of it, or
-    uploads below it carry its UUID. What recovery notes of it lies beside the table, since below
-    it a folder of the job's would look like a magic one's.
+    """Make a leftover job from a job in a staging folder.
 
-    :param folders: a job's destination is the deepest that holds all its files, else the root.
-    :param ahead: seconds of the store's clock before that of this machine.
+    It is a job of the table if its pending sets name files of the table, or uploads below the table
+    carry its UUID. The records that recovery writes about it lie beside the table: a folder below
+    the table would look like the tree of a magic job.
+
+    :param folders: possible destinations. The deepest that contains all files of the job is its
+        destination; else the root is.
+    :param ahead: seconds by which the store's clock is ahead of that of this machine.
     """
     sets = []
     for file in (file for file in trace.files if file.is_committed):
         found = _read(file.path, file.attempt, 0.0, partial(trace.folder.read, file.path))
-        # What it says itself holds of a copy too. The store's times are whole seconds.
+        # The time that the set itself says is right in a copy, too. The store's times are whole
+        # seconds.
         said = max((commit.created_ms / 1000 for commit in found.read.commits), default=0.0)
         sets.append(replace(found, last_modified=math.floor((said or file.mtime) + ahead)))
     keys = [commit.key for one in sets for commit in one.read.commits]
@@ -348,32 +370,36 @@ def _joined(job: LeftoverJob, uploads: list[ListedUpload]) -> LeftoverJob:
 
 
 class Presence(StrEnum):
-    """Where a file that a pending set names is."""
+    """State of a file that a pending set names."""
 
     WRITTEN = "written"
     OUTSTANDING = "outstanding"
     #: Neither an upload nor an object.
     MISSING = "missing"
-    #: No upload, and an object at its key that is another's.
+    #: No upload, and the object at its key is another file.
     FOREIGN = "foreign"
-    #: No upload, and an object at its key of which only a person can say that it is this file:
-    #: size and time speak for it, and its ETag neither for nor against.
+    #: No upload, and only a person can say whether the object at its key is this file: size and
+    #: time fit, and the ETag proves nothing.
     UNSURE = "unsure"
 
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A file that a pending set names; ``since``: when that was written, by the store's clock."""
+    """A file that a pending set names.
+
+    :param since: when the pending set was written, by the store's clock.
+    """
 
     commit: PendingCommit
     presence: Presence
     since: float
 
     def whose(self, found: Found) -> Presence:
-        """What an object at its key is: written, unsure or foreign. An ETag made of the parts'
-        proves it. Another one proves nothing: under SSE-KMS and SSE-C ETags are no checksums (S3
-        User Guide, "Checking object integrity"), though they look like some, and other stores
-        make them as they like.
+        """Return what an object at its key is: written, unsure or foreign.
+
+        An ETag made from those of the parts proves that it is this file. Another ETag proves
+        nothing: under SSE-KMS and SSE-C ETags are not checksums (S3 User Guide, "Checking object
+        integrity"), though they look like them, and other stores make them in other ways.
         """
         if found.size != self.commit.length:
             return Presence.FOREIGN
@@ -383,8 +409,10 @@ class NamedFile:
 
 
 def composite_etag(etags: Sequence[str]) -> str | None:
-    """The ETag S3 gives an object made of parts, where the parts' ETags are MD5 sums; ``None``
-    where they do not look like it."""
+    """Compute the ETag that S3 gives an object made of parts.
+
+    ``None`` if the parts' ETags do not look like MD5 sums.
+    """
     try:
         digests = b"".join(bytes.fromhex(etag) for etag in etags)
     except ValueError:
@@ -395,7 +423,7 @@ def composite_etag(etags: Sequence[str]) -> str | None:
 
 
 def look_at_files(job: LeftoverJob) -> Step[tuple[NamedFile, ...]]:
-    """Where each file is that the job's pending sets name: one HEAD for each not outstanding."""
+    """Find the state of each file in the job's pending sets: a HEAD for each not outstanding."""
     under_way = {(upload.key, upload.upload_id) for upload in job.uploads}
 
     def look(commit: PendingCommit, since: float) -> Step[NamedFile]:
@@ -411,12 +439,14 @@ def look_at_files(job: LeftoverJob) -> Step[tuple[NamedFile, ...]]:
 
 
 def unclaimed_files(job: LeftoverJob) -> Step[tuple[str, ...] | None]:
-    """Keys of complete files that no readable pending set names and that carry the UUID of a job
-    whose sets do not name all it wrote; ``None`` where nothing says what its files are called.
+    """List complete files with a job's UUID that no readable pending set names.
 
-    A staging committer's driver that dies in its job commit leaves some files complete and the
-    uploads of the others; a pending set that cannot be read may have named some. Names are easily
-    made: such files are told, and never removed.
+    For a job whose readable pending sets do not name all its files. A staging committer's driver
+    that dies in its job commit leaves some files complete, and the uploads of the others; and a
+    pending set that cannot be read may have named some. A name is no proof, so such files are
+    reported and never removed.
+
+    :returns: their keys; ``None`` if nothing shows how the job's files are named.
     """
     alone = {upload.key for upload in job.uploads}
     named = {commit.key for commit in job.commits}
@@ -433,7 +463,8 @@ def unclaimed_files(job: LeftoverJob) -> Step[tuple[str, ...] | None]:
     def is_its(item: ListedObject) -> bool:
         return not is_magic(item.key) and not uuids.isdisjoint(uuids_in_name(item.key))
 
-    # What a staging job completed may be anywhere; else it is asked whether other attempts won.
+    # Files that a staging job completed may be anywhere. For other uploads the question is only
+    # whether another attempt has completed the same file.
     places = {f"{key.rpartition('/')[0]}/" for key in alone} if direct else {f"{job.destination}/"}
     listed = yield from All(tuple(list_objects(place, direct, is_its) for place in sorted(places)))
     return tuple(sorted({key for one in listed for key in one.keys} - named))

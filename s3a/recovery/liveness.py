@@ -1,9 +1,9 @@
-"""Liveness of an S3A job: what its run says, what recovery's caller knows, what moved last.
+"""Liveness of an S3A job, by its run's record, its caller's knowledge and its last activity.
 
-Nothing in the committers fences an S3A job: one that is taken for dead and is not goes on all the
-same, and what is done to it meanwhile breaks it, or publishes half of it. So *live* is left alone
-whatever is asked, and *unknown* unless it is forced. A job with a record is acted on only once the
-record is fenced, on the condition that it says what it said when the job was judged: its
+The committers cannot fence an S3A job. If a living job is declared dead, it continues, and recovery
+breaks it or publishes half of it. So a *live* job is always left alone, and an *unknown* one unless
+recovery is forced. If the job's try has a record, recovery acts only after it has fenced the
+record. The fence is written only if the record is still as it was when the job was judged. The
 application ends its write when it finds the fence.
 """
 
@@ -20,16 +20,16 @@ from ..runs.ledger import OpenTries
 from ..runs.try_record import PATIENCE, StoredTry, TryRecord, is_of
 from .leftovers import Kind, LeftoverJob
 
-#: Seconds of silence below which a job counts as live where nobody says otherwise.
+#: Seconds of silence below which a job counts as live if no ``patience`` is given.
 QUIET = 3600.0
 
 
 class Action(StrEnum):
     FORWARD = "roll-forward"
     BACK = "roll-back"
-    #: Nothing may be done: its metadata name what is not its.
+    #: Nothing may be done: the job's metadata name files that are not its own.
     REFUSE = "refuse"
-    #: Nothing is done until somebody says which way.
+    #: Nothing is done until a person chooses.
     ASK = "ask"
     #: Nothing is done until a later run of the same partitions has ended.
     WAIT = "wait"
@@ -37,27 +37,27 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class RecoveryOptions:
-    """What recovery may do, and what its caller knows.
+    """Options of a recovery, with its caller's knowledge about jobs.
 
     :param apply: act; else only report.
-    :param force: act on jobs too of which it is not known whether they live.
-    :param patience: seconds of silence after which a job of which nothing else is known counts
-        as dead; ``None``: such a job stays unknown. Longer than the longest task: one that is
-        writing a file is silent.
+    :param force: also act on jobs that are not known to be dead or live.
+    :param patience: seconds of silence after which a job counts as dead if nothing else is known
+        about it; ``None``: such a job stays unknown. It must be longer than the longest task, since
+        a task is silent while it writes a file.
     :param dead: UUIDs of jobs, or ids of runs, whose application is known to have ended.
-    :param direction: ``Action.BACK``: roll back even where rolling forward would do; or
-        ``Action.FORWARD`` where both would do and only the caller can tell. Either vouches for
-        files that are there and cannot be compared.
+    :param direction: ``Action.BACK``: roll back even if the job could be rolled forward.
+        ``Action.FORWARD``: roll forward if both are possible and only the caller can choose. With
+        either, the caller vouches for files that exist and cannot be compared.
     :param jobs: only these UUIDs; ``None`` for all.
     :param folders: further destinations below the table, as paths relative to its root.
-    :param without: prefixes of the bucket of other destinations, whose jobs are not looked at.
-    :param strangers: take uploads for those of a job, too, of which no record, no pending file and
-        no name says so: who judges them by age leaves them out.
-    :param deep: list the whole table for jobs that left nothing but their metadata.
-    :param staging: where the directory and partitioned committers keep their pending sets, as
-        :class:`~.hadoop.staging_dir.StagingFolder` takes it.
-    :param ask: tells what has become of a try, as Airflow's task instance says it;
-        ``None`` where that is not known either.
+    :param without: prefixes in the bucket of other destinations, whose jobs are left out.
+    :param strangers: also treat uploads as a job's if no record, no pending file and no name
+        shows that they are. A caller that judges such uploads by age leaves them out.
+    :param deep: list the whole table, to find jobs that left only their metadata.
+    :param staging: the folder in which the directory and partitioned committers keep their pending
+        sets, as :class:`~.hadoop.staging_dir.StagingFolder` takes it.
+    :param ask: returns the liveness of a try by Airflow's task instance; ``None`` if that is
+        not known either.
     """
 
     apply: bool = False
@@ -74,7 +74,10 @@ class RecoveryOptions:
     ask: Callable[[TryRecord], JobLiveness | None] = lambda _: None
 
     def check(self, root: TableRoot) -> None:
-        """:raises InvalidInputError: options that cannot be right."""
+        """Refuse invalid options.
+
+        :raises InvalidInputError: a negative patience, an invalid direction or an invalid folder.
+        """
         parts = [part for folder in self.folders for part in folder.strip("/").split("/")]
         if self.patience is not None and self.patience < 0:
             wrong = f"patience={self.patience} is negative"
@@ -87,23 +90,27 @@ class RecoveryOptions:
         raise InvalidInputError(f"{wrong}.", table=root.url)
 
 
-#: Report all, and do nothing.
+#: Options of a recovery that reports all jobs and changes nothing.
 REPORT = RecoveryOptions()
 
 
 class JobLiveness(StrEnum):
     LIVE = "live"
     DEAD = "dead"
-    #: Dead, and its run has loaded again or is going to: what it left must not be published.
+    #: Dead, and its run has loaded again or will: its remaining files must not be published.
     SUPERSEDED = "superseded"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a job is held for, and why. ``record``: of its run's try, where that is open, as it was
-    when the job was judged: who acts fences it first (:func:`~.runs.ledger.fence`). ``ledger``: the
-    destination beside which that record lies; ``None``: the one that is recovered."""
+    """Judgement of whether a job is live, with its reason.
+
+    :param record: the record of its try, if it is open, as it was when the job was judged. Recovery
+        fences it before it acts (:func:`~.runs.ledger.fence`).
+    :param ledger: the destination beside which that record lies; ``None``: the one that is
+        recovered.
+    """
 
     state: JobLiveness
     reason: str
@@ -112,10 +119,10 @@ class Judgement:
 
 
 def judge(job: LeftoverJob, now: float, tries: OpenTries, options: RecoveryOptions) -> Judgement:
-    """Tell live from dead, superseded and unknown.
+    """Judge whether a job is live, dead, superseded or unknown, by one ledger.
 
-    :param now: by the store's clock, as the job's times are.
-    :param tries: those that are open.
+    :param now: by the store's clock, like the job's times.
+    :param tries: the ledger's open tries.
     """
     quiet = max(0.0, now - job.newest)
     is_dead = any(is_of(dead, job.uuid) for dead in options.dead)
@@ -129,7 +136,7 @@ def judge(job: LeftoverJob, now: float, tries: OpenTries, options: RecoveryOptio
         why = f"a run's record cannot be read: {tries.damage}"
         return Judgement(JobLiveness.UNKNOWN, why)
     for read in tries.known if job.kind is Kind.UPLOADS else ():
-        # A try at work that may be this job's, which has no UUID of its own.
+        # The uploads name no job, so they may be of any try at work.
         asked = options.ask(read.record)
         at_work = asked is JobLiveness.LIVE or (asked is None and read.silent_for < read.patience)
         if at_work and job.newest >= read.record.opened_at:
@@ -148,7 +155,7 @@ def _by_record(
     is_superseded = later is not None or asked is JobLiveness.SUPERSEDED
     if is_dead and not is_superseded:
         return JobLiveness.DEAD, "the caller says that it is dead"
-    # Who knows that a task is over does not know that of its application, which sends them, too.
+    # Airflow knows when a task is over, but not its application, which also sends heartbeats.
     is_asked = asked is not None or record.is_alone
     if not is_dead and (read.may_be_writing if is_asked else read.silent_for < read.patience):
         return JobLiveness.LIVE, f"{run} sent a heartbeat {read.silent_for:.0f} s ago"
@@ -161,7 +168,7 @@ def _by_record(
     if asked is JobLiveness.DEAD:
         return JobLiveness.DEAD, f"{run} is over"
     silent = f"{run} sent no heartbeat for {read.silent_for:.0f} s"
-    # In cluster mode the application outlives whoever submitted it.
+    # In cluster mode the application outlives the process that submitted it.
     return _by_silence(quiet, options, f"{silent}; its application may be at work without it")
 
 

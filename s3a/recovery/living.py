@@ -1,9 +1,10 @@
-"""Uploads that living jobs of Hadoop's committers need: no purge aborts them, however old they are.
+"""Uploads that living jobs of Hadoop's committers need. No purge aborts them, at any age.
 
-A job's ledger record says that it is at work, and so do its pending files: the magic committer's
-in the store, the staging committers' in their folder. An upload's own age says nothing: a task
+A job's ledger record shows that it is at work, and so do its pending files: the magic committer's
+in the store, the staging committers' in their folder. The age of an upload shows nothing: a task
 that has committed may wait a day for the job's last task. A file that a magic job's task has not
-closed is in no pending file yet, so what began below the job's destination since may be its.
+closed is in no pending file yet. So uploads below the job's destination that began after the job
+may be the job's.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from .liveness import REPORT, JobLiveness, RecoveryOptions, judge
 
 
 class LivingJobs:
-    """The jobs at work below a bucket's folders, asked anew for each page of uploads.
+    """The jobs at work in a bucket, read again for each page of uploads.
 
-    :param options: how liveness is judged, and where staging committers keep their pending sets.
+    :param options: how liveness is judged, and the folder of the staging committers.
     """
 
     def __init__(self, bucket: str, options: RecoveryOptions = REPORT) -> None:
@@ -33,9 +34,9 @@ class LivingJobs:
         self._options = options
 
     def __call__(self, uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, NeededBy]]:
-        """Name those of the uploads that a living job may complete, each with the reason.
+        """Find the uploads that a living job may complete, each with the reason.
 
-        Asked after the listing of the uploads: a run that begins in between has none among them.
+        Called after the uploads were listed: a run that begins in between has none among them.
         """
         folders = sorted({folder for upload in uploads for folder in folders_of(upload.key)})
         roots = [TableRoot(self._bucket, folder) for folder in folders]
@@ -49,7 +50,7 @@ class LivingJobs:
                 spared[name_of(upload)] = NeededBy("", f"an S3A run is at work on {url}")
         left = [upload for upload in uploads if name_of(upload) not in spared]
         for job, why in (yield from self._living_jobs(left, tries)):
-            # Of a job with ten thousand files once, not for each upload.
+            # Once for each job, not for each upload: a job may have ten thousand files.
             needed = {*job.listed, *job.running, *job.uuids}
             for upload in left:
                 names = (name_of(upload), upload.key, *uuids_in_name(upload.key))
@@ -65,9 +66,9 @@ class LivingJobs:
     def _living_jobs(
         self, uploads: Sequence[ListedUpload], tries: Mapping[str, OpenTries]
     ) -> Step[list[tuple[LeftoverJob, str]]]:
-        """The jobs with pending files around some uploads that live, each with the reason."""
+        """Find the living jobs with pending files in folders above the uploads, with reasons."""
         folders = sorted({folder for upload in uploads for folder in folders_of(upload.key)})
-        # One request a folder, and more only where a tree lies in it.
+        # One request for each folder, and more only if there is a magic tree in it.
         asked = tuple(ListObjects(f"{folder}/{MAGIC_JOB}") for folder in folders)
         pages = yield from All(asked)
         there = [f for f, page in zip(folders, pages, strict=True) if page.objects]

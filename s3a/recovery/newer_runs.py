@@ -1,9 +1,9 @@
-"""Newer runs of the partitions of a dead job: it is not rolled forward over their rows.
+"""Newer runs of the partitions of a dead job, which must not be rolled forward over their rows.
 
-A job that is rolled forward only adds its files. Those of a newer run that has replaced the same
-partitions, or is about to, would then be mixed with rows that it took the place of. Which
-partitions runs wrote, and which came later, is known of those that the ledger has on record, and of
-jobs of this package's own committer, by the partitions' heads.
+A job that is rolled forward only adds its files. If a newer run has replaced the same partitions,
+or is about to, its rows would be mixed with old rows that it replaces. The partitions and the order
+of runs are known from the ledger's records and, for jobs of this package's own committer, from the
+partitions' heads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .leftovers import LeftoverJob
 class NewerRun:
     """A later run that replaces partitions of a job.
 
-    :param said: which one it is, and what it did, a sentence without its full stop.
+    :param said: the run and its action, a sentence without its full stop.
     :param is_at_work: it has not ended yet.
     """
 
@@ -37,12 +37,13 @@ class NewerRun:
 def find_newer_run(
     ledgers: Sequence[TableRoot], job: LeftoverJob, record: TryRecord | None
 ) -> Step[NewerRun | None]:
-    """Look for a run that began after a job and replaces one of its partitions: one that has
-    committed before one that is at work. Two listings a ledger, and a request for each record and
-    head that has changed since the job began.
+    """Find a run that began after a job and replaces one of its partitions.
 
-    :param ledgers: the destinations that may have such a run on record.
-    :param record: of the job's try; ``None``: no ledger has one.
+    A run that has committed is preferred to one that is at work. Two listings for each ledger, and
+    a request for each record and head that has changed since the job began.
+
+    :param ledgers: the destinations that may have a record of such a run.
+    :param record: the record of the job's try; ``None``: no ledger has one.
     :raises DamagedError: the record of a later try, or a head, cannot be read.
     """
     began = record.opened_at if record is not None else job.begun or job.oldest
@@ -55,7 +56,8 @@ def find_newer_run(
             continue
         asked, native = tries_since(root, began), _find_native(root, mine, began)
         if root != own_root:
-            # Those who have rights below one destination alone know nothing of others around it.
+            # Credentials with rights only below the root may not read these ledgers. Then they
+            # are left out.
             asked, native = unless_denied(asked, ()), unless_denied(native, None)
         later = yield from asked
         found = [it for it in later if _is_newer(it, began, own) and _replaces(it.record, mine)]
@@ -74,7 +76,7 @@ def _lies_in(root: TableRoot, key: str) -> bool:
 
 
 def _find_native(root: TableRoot, folders: Collection[str], began: float) -> Step[NewerRun | None]:
-    """Look for a job of this package's own committer that has replaced a partition since."""
+    """Find a job of this package's own committer that has replaced a partition since then."""
     slots = {it.key: it for it in (Slot.partition(root, name or UNPARTITIONED) for name in folders)}
     listing = yield from list_objects(
         root.heads_prefix, wanted=lambda it: it.key in slots and it.last_modified >= int(began)
@@ -99,12 +101,12 @@ def _is_newer(it: StoredTry, began: float, run: str | None) -> bool:
 
 
 def _replaces(record: TryRecord, folders: Collection[str]) -> bool:
-    """Return whether a try replaces, as far as it says, partitions in one of some folders."""
+    """Return whether a try, by its record, replaces partitions in one of some folders."""
     for write in record.writes:
         named = write.among or ((write.partition,) if write.partition else record.partitions)
         if not write.is_adding and meet(named, folders):
             return True
-    # Before its first write, and once it has committed, a record names no write.
+    # A try's record has no write before its first one, and after it has committed.
     may_replace = not record.writes and record.may_replace
     return may_replace and meet(record.partitions, folders)
 

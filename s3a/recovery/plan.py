@@ -1,10 +1,10 @@
-"""Plan for a dead S3A job: rolled forward, rolled back, or left to a person, and why.
+"""Plan for a dead S3A job: roll it forward, roll it back, or let a person choose; with the reason.
 
-The S3A architecture text's rule: a job commit completes nothing before its tests of the
-destination are done, so a file that is written shows that they were; then, if every pending set
-can be read, the files that are not written are exactly the uploads outstanding, and completing
-them finishes the job. Of a job of which nothing is written, nothing says that all its tasks had
-ended: it is rolled back, which harms nobody, and can be loaded again.
+The rule is from the S3A architecture text. A job commit completes no file before its tests of the
+destination are done. So a written file shows that they were. Then, if every pending set can be
+read, the files that are not written are exactly the outstanding uploads, and completing these
+finishes the job. If no file of a job is written, nothing shows that all its tasks had ended. Such a
+job is rolled back. This does no harm, and the job can be loaded again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,13 @@ _KIND = "s3a-recovery"
 
 @dataclass(frozen=True)
 class Direction:
-    """Direction of a recovery, written into a dead job's tree before anything is done; ``reason``
-    is for people. The first recoverer to write it wins (a conditional PUT); a second one, or a
-    repeat after a crash, reads it and goes the same way. It is deleted last of all."""
+    """Direction of a recovery, written into a dead job's tree before anything is done.
+
+    The first recovery that writes it wins (a conditional PUT). A second recovery, or a repetition
+    after a crash, reads it and goes the same way. It is deleted last of all.
+
+    :param reason: for people.
+    """
 
     job: str
     forward: bool
@@ -45,7 +49,7 @@ class Direction:
 
 @dataclass(frozen=True)
 class StandingDirection:
-    """One that stands."""
+    """A direction that is written in the store."""
 
     said: Direction
     etag: str
@@ -56,7 +60,10 @@ def direction_key(tree: str) -> str:
 
 
 def read_direction(tree: str) -> Step[StandingDirection | None]:
-    """:raises RecordDamagedError: what is there cannot be read."""
+    """Read the direction in a job's tree; ``None`` if it has not been written.
+
+    :raises RecordDamagedError: it cannot be read.
+    """
     found = yield from Get(direction_key(tree))
     return _decoded(found) if isinstance(found, Found) else None
 
@@ -68,8 +75,11 @@ def _decoded(found: Found) -> StandingDirection:
 def decide(
     tree: str, wanted: Direction, before: StandingDirection | None
 ) -> Step[StandingDirection]:
-    """Write a direction in the place of the one before, or learn which other one stands.
+    """Write a direction, or read the one that another recovery has written.
 
+    :param before: the direction that was read, which the new one replaces; ``None``: there was
+        none.
+    :returns: the direction that now counts.
     :raises OutcomeUnknownError: the store does not say whether it was written; nothing was done.
     """
     if before is not None and before.said.forward == wanted.forward:
@@ -91,7 +101,7 @@ def decide(
 
 
 def withdraw(tree: str, direction: StandingDirection) -> Step[bool]:
-    """Delete a direction, unless another took its place. Returns whether it is gone."""
+    """Delete a direction, unless another one has replaced it. Return whether it is gone."""
     request = Delete(direction_key(tree), if_match=direction.etag)
     answer = yield from request
     if isinstance(answer, Unknown):
@@ -101,16 +111,16 @@ def withdraw(tree: str, direction: StandingDirection) -> Step[bool]:
 
 @dataclass(frozen=True)
 class Case:
-    """What is known of a job when it is chosen what becomes of it, and what that is.
+    """A leftover job with all facts about it, and the action that is chosen for it.
 
     :param now: by the store's clock.
-    :param rival: a job that lives and began after this one's last task: the retry, perhaps. Its
-        set-up has removed the marker of whoever committed before.
-    :param files: where those are that its pending sets name.
+    :param rival: a living job that began after this one's last task; perhaps the retry. Its
+        set-up has removed the marker of earlier jobs.
+    :param files: the files that its pending sets name, with their states.
     :param newer: a later run that replaces partitions of the job.
-    :param is_reported: the ledger has a committed try on record whose report names the job.
-    :param decided: what an earlier recovery began to do.
-    :param unclaimed: :func:`unclaimed_files`, where its pending sets do not name all it wrote.
+    :param is_reported: the ledger has a committed try whose report names the job.
+    :param decided: the direction in which an earlier recovery began.
+    :param unclaimed: :func:`unclaimed_files`, if its pending sets do not name all its files.
     :param reason: why this action and not the other, sentences.
     """
 
@@ -130,7 +140,7 @@ class Case:
     reason: str = ""
 
     def keys(self, *presences: Presence) -> tuple[str, ...]:
-        """Of its files that are so."""
+        """Return the keys of the files that are in one of these states."""
         return tuple(file.commit.key for file in self.files if file.presence in presences)
 
     @property
@@ -140,7 +150,7 @@ class Case:
 
     @property
     def since(self) -> str:
-        """Who has come since its last task, a sentence; ``""`` for nobody."""
+        """Another job that came after this one's last task, a sentence; ``""`` for none."""
         if self.marker.is_newer_than(self.job.last_set):
             name = self.marker.job or "one that its _SUCCESS does not name"
             return f"another job ({name}) has committed here since"
@@ -148,33 +158,36 @@ class Case:
 
     @property
     def is_committed(self) -> bool:
-        """Whether all of the job's files became visible: its own marker is there, which its commit
-        writes last, or its run has reported it. Readers rely on either, so such a job is never
-        rolled back, also where later jobs have removed its files or its marker."""
+        """True if the job has committed, so that all of its files became visible.
+
+        That is so if its own marker is there, which its commit writes last, or if its run has
+        reported it. Readers rely on both, so such a job is never rolled back, even if later jobs
+        have removed its files or its marker.
+        """
         own = bool(self.job.uuid) and self.marker.job == self.job.uuid
         own = own and self.marker.is_newer_than(self.job.last_set)
         return (own or self.is_reported) and not self.keys(Presence.OUTSTANDING)
 
     @property
     def others_won(self) -> bool:
-        """Whether uploads alone are of attempts that lost: each has its file, by another."""
+        """True if the job left only uploads, and another attempt has completed the file of each."""
         keys = {upload.key for upload in self.job.uploads}
         return self.job.kind is Kind.UPLOADS and keys <= set(self.unclaimed or ())
 
     @property
     def visible(self) -> tuple[str, ...]:
-        """Files with its UUID in their names that a roll-back leaves to a person."""
+        """Visible files with its UUID in their names, which a roll-back leaves to a person."""
         return () if self.others_won or self.is_committed else self.unclaimed or ()
 
 
 def plan_job(case: Case) -> Step[Case]:
-    """Look at what the store shows of a job, and choose.
+    """Read the traces of a job in the store, and choose an action.
 
     :raises RecordDamagedError: an earlier recovery's direction, a later run's record, or the head
         of a partition cannot be read.
     """
     job = case.job
-    if refusals := job.refusals(case.root):  # Nothing that untrusted metadata name is asked for.
+    if refusals := job.refusals(case.root):  # No request for keys in metadata that may be forged.
         why = f"its metadata cannot be trusted: {'; '.join(refusals[:3])}. Nothing was asked of "
         return replace(case, action=Action.REFUSE, reason=f"{why}the store for it")
     case = replace(case, marker=(yield from read_marker(job.destination)))
@@ -184,12 +197,12 @@ def plan_job(case: Case) -> Step[Case]:
         decided = yield from read_direction(job.tree)
         case = replace(case, files=(yield from look_at_files(job)), decided=decided)
         if case.files and not case.keys(Presence.OUTSTANDING):
-            # Else it is not committed, or has nothing that could be taken away.
+            # Otherwise it is not committed, or has no file that could be removed.
             case = replace(case, is_reported=(yield from _is_reported(case)))
     went_forward = case.decided is not None and case.decided.said.forward
     if case.options.direction is not None or went_forward:
-        # The caller vouches for files that cannot be compared; or an earlier recovery, which had
-        # compared what was there, completed them.
+        # Files that cannot be compared count as the job's: the caller vouches for them, or an
+        # earlier recovery has compared and completed them.
         vouched = {Presence.UNSURE: Presence.WRITTEN}
         files = (replace(f, presence=vouched.get(f.presence, f.presence)) for f in case.files)
         case = replace(case, files=tuple(files))
@@ -208,7 +221,7 @@ def plan_job(case: Case) -> Step[Case]:
 
 
 def _counted(keys: Sequence[str], reason: str) -> str:
-    """Why files are not taken away that a table of this package counts, and what to do."""
+    """Explain that files are not removed because a table of this package counts them."""
     number = counted(len(keys), "of its files is", "of its files are")
     return (
         f"it would be rolled back ({reason}), but {number} counted by a table of this package "
@@ -292,12 +305,12 @@ def _choose(case: Case) -> tuple[Action, str]:
     if not written and not against:
         against = "none of its files is written, so nothing shows that its commit had begun"
     if against and wanted is Action.FORWARD:
-        # What that loses is not for us to choose.
+        # A person has to choose, since rows would be lost.
         why = f"it is to be rolled forward, and cannot be: {against}. Roll it back or not"
         return Action.ASK, why
     if against:
         return Action.BACK, against
-    # An attempt that lost to another of the same task has the same key (HADOOP-17258).
+    # A failed attempt has the same key as the attempt of its task that won (HADOOP-17258).
     strange = {u.key for u in job.extra} - {commit.key for commit in job.commits}
     if job.staged is not None and strange and wanted is None:
         return Action.ASK, (
@@ -315,7 +328,7 @@ def _choose(case: Case) -> tuple[Action, str]:
 
 
 def _told(unclaimed: tuple[str, ...] | None) -> str:
-    """What may be visible of a job that no readable pending set names."""
+    """Describe visible files that may be a job's and are in no readable pending set."""
     if unclaimed is None:
         return (
             "nothing that can be read says what its files are called, so whether some are "
@@ -325,14 +338,14 @@ def _told(unclaimed: tuple[str, ...] | None) -> str:
 
 
 def named_files(keys: Sequence[str]) -> str:
-    """Complete files that may be a job's, a sentence."""
+    """Describe complete files that may be a job's, in one sentence."""
     carry = ("complete file carries", "complete files carry")
     found = f"{counted(len(keys), *carry)} its UUID in the name, such as {keys[0]!r}"
     return f"{found}: a name does not prove whose it is"
 
 
 def _uploads_only(case: Case) -> tuple[Action, str]:
-    """There is no metadata of it in the store, nor in a staging folder that was looked at."""
+    """Choose the action for a job that left uploads and no metadata in the store or a folder."""
     job, there = case.job, case.unclaimed or ()
     none = (
         "it left uploads and no metadata in the store: a staging committer keeps its pending "
@@ -358,14 +371,14 @@ def _uploads_only(case: Case) -> tuple[Action, str]:
 
 
 def _unreadable(job: LeftoverJob) -> str:
-    """What is wrong with the pending sets themselves; ``""`` for nothing."""
+    """Return what is wrong with the job's pending sets; ``""`` if nothing is."""
     damaged = [one for one in job.sets if one.damage]
     if damaged:
         return (
             f"of {counted(len(job.sets), 'pending set')} {len(damaged)} cannot be read "
             f"({damaged[0].damage}), so what the job wrote is not known"
         )
-    # Hadoop's readers let such a record pass, and find out when other files are completed.
+    # Hadoop accepts such a record, and fails only when other files are already completed.
     partless = [commit.key for commit in job.commits if not commit.etags]
     if partless:
         return f"the record of {partless[0]!r} names no part of its upload: no store completes it"

@@ -1,7 +1,7 @@
-"""Recovery of S3A jobs: find them, judge whether they live, plan, and act where that is asked.
+"""Recovery of S3A jobs: find them, judge whether they are live, plan, and act if that is asked for.
 
-Reports by default. With ``apply``, jobs that are dead or superseded are settled; with ``force``,
-those of which nothing is known too; jobs that live are left alone in any case.
+By default it only reports. With ``apply``, dead and superseded jobs are settled; with ``force``,
+also those that are not known to be dead or live. Live jobs are always left alone.
 """
 
 from __future__ import annotations
@@ -35,27 +35,28 @@ _log = logging.getLogger(__name__)
 
 
 class JobOutcome(StrEnum):
-    """What became of a job, or would."""
+    """Outcome of a job's recovery, or the outcome that it would have."""
 
     ROLLED_FORWARD = "rolled-forward"
     ROLLED_BACK = "rolled-back"
     WOULD_ROLL_FORWARD = "would-roll-forward"
     WOULD_ROLL_BACK = "would-roll-back"
-    #: It lives, or is not known not to; or a later run is at work on its partitions.
+    #: It is live, or may be; or a later run is at work on its partitions; or its destination is
+    #: outside the folder that is recovered.
     LEFT = "left"
-    #: Only somebody who knows the load can choose. Nothing was done.
+    #: Only a person who knows the load can choose. Nothing was done.
     NEEDS_DECISION = "needs-decision"
-    #: Rolled back, and files are visible that carry its UUID, which is no proof that they are its.
+    #: Rolled back. Files with its UUID are visible, which does not prove that they are its own.
     FILES_LEFT = "files-left"
-    #: Its metadata name what is not its.
+    #: Its metadata name files that are not its own, or a record cannot be read.
     REFUSED = "refused"
-    #: The store refused something; a repeat goes on where this stopped.
+    #: The store refused a request; a repetition continues where this one stopped.
     FAILED = "failed"
-    #: The store did not say what happened; a repeat finds out.
+    #: The store did not say what happened; a repetition finds out.
     UNKNOWN = "unknown"
 
 
-#: Outcomes after which somebody has to look.
+#: Outcomes that need action by a person.
 UNSETTLED = frozenset(
     {
         JobOutcome.NEEDS_DECISION,
@@ -69,20 +70,25 @@ UNSETTLED = frozenset(
 
 @dataclass(frozen=True)
 class RecoveredJob:
-    """One job: what it is held for, what became of it, and why. Fit to be printed: control
-    characters of untrusted records are escaped.
+    """Report of one job: whether it is live, its outcome, and why.
 
-    :param job: the committer's UUID; of uploads alone, the one in their names; ``""`` for none.
-    :param left: ``magic``, ``staging`` or ``uploads``.
+    It may be printed: control characters of untrusted records are escaped.
+
+    :param job: the committer's UUID; for uploads alone, the one in their names; ``""`` for none.
+    :param left: the kind of its traces: ``magic``, ``staging`` or ``uploads``.
     :param destination: ``s3://bucket/prefix`` of the job's output.
-    :param files: how many its pending sets name, of ``bytes`` in all; ``written`` of them were
-        when it was looked at, ``outstanding`` are uploads, ``missing`` neither, and ``unsure``
-        such as cannot be compared; ``None`` where nobody looked.
-    :param extra: uploads of task attempts that did not commit.
-    :param completed: files completed now; ``removed`` and ``aborted`` files and uploads.
-    :param kept: keys of files that are visible and were left: not the job's, or not proved to
-        be its.
-    :param marker: what became of its ``_SUCCESS``.
+    :param tasks: number of its pending sets.
+    :param files: number of files that its pending sets name, of ``bytes`` in all. When the job was
+        examined, ``written`` of them were visible, ``outstanding`` were uploads, ``missing`` were
+        neither, and ``unsure`` could not be compared; these four are ``None`` if it was not
+        examined.
+    :param extra: number of uploads of task attempts that did not commit.
+    :param completed: number of files completed now, ``removed`` of files removed, ``aborted`` of
+        uploads aborted.
+    :param kept: keys of visible files that were left, because they are not, or may not be, the
+        job's.
+    :param marker: the outcome of its ``_SUCCESS``.
+    :param silent_for: seconds since its last activity, by the store's clock.
     """
 
     job: str
@@ -115,8 +121,10 @@ _Judged = Sequence[tuple[LeftoverJob, Judgement]]
 def recover_jobs(
     root: TableRoot, options: RecoveryOptions = REPORT
 ) -> Step[tuple[RecoveredJob, ...]]:
-    """Find the S3A jobs below a table, and report or settle each: :func:`settle_jobs` without what
-    they had left."""
+    """Find the S3A jobs below a table, and report or settle each.
+
+    Returns only the reports of :func:`settle_jobs`.
+    """
     return tuple(result for _, result in (yield from settle_jobs(root, options)))
 
 
@@ -125,15 +133,14 @@ def settle_jobs(
 ) -> Step[list[tuple[LeftoverJob, RecoveredJob]]]:
     """Find the S3A jobs below a table, and report or settle each.
 
-    :returns: what each had left, and what became of it, oldest first.
-    :raises InvalidInputError: options that cannot be right, or a staging folder that cannot be
-        looked at from here.
+    :returns: the traces and the report of each, the oldest first.
+    :raises InvalidInputError: invalid options, or a staging folder that cannot be read from here.
     """
     options.check(root)
     folders = tuple(f"{root.prefix}/{folder.strip('/')}" for folder in options.folders)
     staging = StagingFolder(options.staging) if options.staging is not None else None
     found, now = yield from find_jobs(root, folders, options.deep, staging, options.without)
-    # Tries after jobs: a try says that it begins before its job leaves anything.
+    # Tries after jobs: a try's record is written before its job leaves any trace.
     tries = yield from open_tries(root)
     judge = JobJudge(root, now, tries, options)
     judged: list[tuple[LeftoverJob, Judgement]] = []
@@ -163,8 +170,10 @@ def settle_jobs(
 
 
 def _rival_of(job: LeftoverJob, judged: _Judged) -> str | None:
-    """A job that lives and began after this one's last task, within its destination or around
-    it."""
+    """Find a living job near a job's destination that began after the job's last task.
+
+    Near means within the destination or around it. Returns its UUID.
+    """
     last, mine = job.last_set or job.newest, f"{job.destination}/"
     for other, judgement in judged:
         theirs = f"{other.destination}/"
@@ -179,7 +188,7 @@ def _rival_of(job: LeftoverJob, judged: _Judged) -> str | None:
     return None
 
 
-#: What is said of a plan that is not carried out, and of one that is.
+#: Outcomes of a plan that is not carried out, and of one that is (``_DONE``).
 _SAID = {
     Action.REFUSE: JobOutcome.REFUSED,
     Action.ASK: JobOutcome.NEEDS_DECISION,
@@ -212,7 +221,7 @@ def _settled(case: Case) -> Step[RecoveredJob]:
 
 
 def _unless_it_acts(case: Case) -> tuple[JobOutcome | None, str]:
-    """The outcome where nothing is done, and why; ``None`` where the plan is to be carried out."""
+    """Return the outcome if nothing is to be done, or ``None`` to carry the plan out; and why."""
     options, acts = case.options, case.action in _DONE
     if acts and case.judgement.state is JobLiveness.UNKNOWN and not options.force:
         is_seen = options.apply and case.keys(Presence.WRITTEN)
@@ -278,15 +287,18 @@ def _result(
 
 
 def _safe(text: str) -> str:
-    """One line without control characters: it comes from records that others may write."""
+    """Make one line without control characters from text in records that others may write."""
     return printable(text).replace("\n", "\\n")
 
 
 def _forget_tries(root: TableRoot, judged: _Judged, results: Sequence[RecoveredJob]) -> Step[None]:
-    """Close tries of which nothing stays. One of whose jobs was rolled forward stays open, and its
-    record says so, for its run's next try to read; if there is to be one."""
+    """Close the tries of which nothing is left.
+
+    If a job of a try was rolled forward, the try stays open with a note of this, for its run's next
+    try to read. But a ``save()`` without an operator has no next try, so its try is closed.
+    """
     became = {result.job: result.outcome for result in results}
-    # A try beside a destination around this one may have jobs that were not looked at.
+    # A try in the ledger of a destination around this one may have jobs outside the root.
     of_try = {
         one.record.uuid: (one.record, one.ledger or root)
         for _, one in judged
@@ -301,16 +313,17 @@ def _forget_tries(root: TableRoot, judged: _Judged, results: Sequence[RecoveredJ
             try:
                 yield from forget_try(ledger, record)
             except ZeroRenameError as error:
-                # Its jobs are settled all the same, and its run's next try closes it.
+                # Its jobs are settled nevertheless, and its run's next try closes it.
                 _log.warning("Try %s could not be closed: %s", uuid, error)
 
 
 def refuse_left_jobs(root: TableRoot) -> Step[None]:
-    """Refuse to take over a directory in which jobs of Hadoop's committers are at work or have left
-    something: what they complete or take back later, no record of this package would know.
+    """Refuse to adopt a directory in which jobs of Hadoop's committers are at work or left traces.
 
-    A directory is taken over by ``zero-rename adopt``, which asks this itself. In Python ask it
-    before :meth:`.Table.adopt` and :meth:`.DeltaTable.adopt`::
+    They may complete or remove files later, and no record of this package would name these.
+
+    ``zero-rename adopt`` calls this itself. In Python call it before :meth:`.Table.adopt` and
+    :meth:`.DeltaTable.adopt`::
 
         table.run(refuse_left_jobs(table.root))
         table.adopt(apply=True)

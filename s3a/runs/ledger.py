@@ -121,7 +121,7 @@ def beside(root: TableRoot, kind: str) -> str:
 
 
 def find(root: TableRoot, idempotency_key: str, run: str) -> Step[StoredTry | None]:
-    """Read a try's record, open or closed; ``None`` if there is none."""
+    """Read a try's record, open or closed; ``None`` if it does not exist."""
     return _read(open_key(root, idempotency_key, run))
 
 
@@ -188,7 +188,7 @@ def superseded(root: TableRoot, idempotency_key: str, run: str) -> Step[str]:
 
 
 def read_report(root: TableRoot, write: WriteRecord) -> Step[JobSummary | None]:
-    """Read the committer's report of a write; ``None`` if there is none of this job."""
+    """Read the committer's report of a write; ``None`` if this job left none."""
     folder = report_prefix(root, run_of(write.uuid), write.number)
     return (yield from find_report(root, write.uuid, folder))
 
@@ -401,7 +401,7 @@ def settle_try(root: TableRoot, known: StoredTry, **changes: Any) -> Step[TryRec
 
 
 def forget_try(root: TableRoot, record: TryRecord) -> Step[None]:
-    """Close an open try that has left nothing, in the state that it has.
+    """Close an open try that has left nothing, and keep its state.
 
     The run's next try writes its result. The record of a ``save()`` without an operator is removed,
     since there is no next try.

@@ -197,7 +197,7 @@ def _commit(records: Sequence[TryRecord], number: int, partition: str) -> RunCom
 
 
 def _partitions(record: TryRecord) -> list[str]:
-    """Name the partitions that a try has loaded; the whole table if its record names none."""
+    """Name the partitions that a try has loaded; the whole table if they are not recorded."""
     entries = (record.report or {}).get("partitions") or ()
     named = (it["partition"] or UNPARTITIONED for it in entries if "partition" in it)
     own = record.partitions if record.mode == Mode.REPLACE else ()

@@ -180,12 +180,12 @@ class TryRecord:
 
     @property
     def is_alone(self) -> bool:
-        """True if no operator submitted it: there is no next try, and its result is not read."""
+        """True if no operator submitted it. Then no next try follows, or reads its result."""
         return self.idempotency_key == self.uuid
 
     @property
     def may_replace(self) -> bool:
-        """True if its rows may replace others. They may if its record has no mode."""
+        """True if its rows may replace others, also if the mode is not recorded."""
         return self.mode != Mode.APPEND
 
     def with_write(self, write: WriteRecord) -> TryRecord:

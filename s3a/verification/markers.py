@@ -45,7 +45,7 @@ class MarkerReport:
 
 
 def verify_markers(root: TableRoot) -> Step[MarkerReport]:
-    """Find files that a ``_SUCCESS`` at or below a destination names and that are missing.
+    """Find missing files that a ``_SUCCESS`` at or below a destination names.
 
     One listing, and a request for each marker. A file counts as replaced, not as missing, if
     its folder holds a file of another write that is as new as the marker: another job has loaded

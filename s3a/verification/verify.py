@@ -305,7 +305,7 @@ def may_be_its(
 
 
 def left_uploads(root: TableRoot, job: str, files: Collection[str]) -> Step[list[str]]:
-    """Describe the uploads under way below the destination, of which a finished job has none.
+    """Describe the uploads that are still under way below the destination of a finished job.
 
     :param files: the keys that the job committed.
     :returns: sentences about uploads that are left and that no row depends on.
@@ -367,7 +367,7 @@ class CommittedWrite:
 
 
 def verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedWrite:
-    """Verify that a write has committed, and that its files hold the rows that Spark wrote.
+    """Verify that a write has committed, and that its files hold all rows of the write.
 
     :param records: the table beside which the record of the try lies.
     :raises VerificationError: it has not, or files or rows are missing.
