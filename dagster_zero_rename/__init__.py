@@ -1,7 +1,7 @@
-"""Dagster's side: assets of partitioned S3 tables, committed without renames.
+"""Integration with Dagster: assets of partitioned S3 tables, committed without renames.
 
-A package of its own name beside ``zero_rename``, as Dagster's integrations are named: a folder
-``dagster`` would shadow the library for whatever runs from the checkout's root.
+It is a package of its own beside ``zero_rename``, named like Dagster's integrations: a folder
+``dagster`` would shadow the library for every program that runs from the checkout's root.
 """
 
 from .conflict_job import resolve_conflicts_job

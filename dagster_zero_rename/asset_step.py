@@ -1,4 +1,4 @@
-"""Step that writes one asset: its run, partition keys and place for events."""
+"""Step that writes one asset: its run, its partition keys, its chain of retries."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun
     from dagster._core.execution.context.system import StepExecutionContext
 
-#: Tag of a run that settles a conflict: the first run of those whose work it does again.
+#: Tag of a run that settles a conflict: the first run of the chain whose work it does again.
 DOES_AGAIN = "zero_rename/does_again"
-#: Names of a job's idempotency key and owner that say that Dagster ran it.
+#: Value in a job's idempotency key and owner which says that Dagster ran the job.
 APPLICATION = "dagster"
-#: Stands for the op where an asset is no graph.
+#: The op of an asset that is not made by a graph.
 _WHOLE = "-"
 #: An asset's table, of either layout.
 AssetTable = Table | DeltaTable
@@ -47,17 +47,17 @@ AssetTable = Table | DeltaTable
 
 @dataclass(frozen=True)
 class AssetStep:
-    """One try at one asset, as far as the commit protocol cares.
+    """One attempt at one asset, with the facts that the commit protocol needs.
 
     :param asset: its key.
     :param keys: the partition keys that the run asks for, in order; ``None``: it has no partitions.
-    :param metadata: of the asset's definition, and its ``code_version``.
-    :param chain: the first run of a chain of retries, by its id: a run that was re-executed from
-        its failure, or retried by Dagster itself, goes on with the chain of the run before.
-    :param try_number: of the step within its run, from 1; of a run that does an older one's work
-        again, or was re-executed from one, from 2.
-    :param is_one_of_many: a backfill makes a run of each partition, since the asset says nothing
-        else.
+    :param metadata: of the asset's definition, like its ``code_version``.
+    :param chain: the first run of a chain of retries, by its id. A run that was re-executed from
+        its failure, or retried by Dagster itself, continues the chain of the run before.
+    :param try_number: the attempt at the step within its run, counted from 1; from 2 if the run
+        does an older run's work again, or was re-executed from one.
+    :param is_one_of_many: a backfill starts a run for each partition, since the asset has no policy
+        for backfills.
     """
 
     asset: dg.AssetKey
@@ -77,10 +77,10 @@ class AssetStep:
     def of(
         context: dg.AssetExecutionContext | dg.OutputContext, asset_key: dg.AssetKey | None = None
     ) -> AssetStep:
-        """Read the context of an asset's function, or of an I/O manager's output.
+        """Read the step from the context of an asset's function, or of an I/O manager's output.
 
-        :param asset_key: which asset, where the function makes several.
-        :raises InvalidInputError: the run's range of partitions is none, or not one range.
+        :param asset_key: the asset, if the function makes several.
+        :raises InvalidInputError: the run's range of partitions is invalid, or not one range.
         """
         step = step_of(context)
         if asset_key is None or isinstance(context, dg.OutputContext):
@@ -109,20 +109,21 @@ class AssetStep:
 
     @property
     def idempotency_key(self) -> str:
-        """The idempotency key of what this step writes: the same in every run that was re-executed
-        from one first run, and for the same range of partition keys only, whichever keys that range
-        has by now."""
+        """The idempotency key of what this step writes. All runs that were re-executed from one
+        first run have the same key for the same range of partition keys, even if the range has
+        other keys by now."""
         return idempotency_key_of(self.root_run, self.asset, self.keys)
 
     def run_rank(self, paths: Mapping[str, str]) -> RunRanks:
-        """Rank the run in each partition: by the end of its key's time window; of runs for one
-        window, and where keys are no times, by when the first run of the chain was made.
+        """Rank the run in each partition, by the end of the time window of its key. Runs for one
+        window are ranked by the creation time of the first run of the chain; so are all runs if
+        keys are not times.
 
-        :param paths: the partitions of the keys.
+        :param paths: the partitions, by their keys.
         """
         record = self.step.instance.get_run_record_by_id(self.root_run)
         made = self.step.instance.get_run_record_by_id(self.run) if record is None else record
-        assert made is not None  # This run is under way.
+        assert made is not None  # This run is in progress, so it has a record.
         then = made.create_timestamp
         ranks = {UNPARTITIONED: RunRank.of(then)}
         for key, path in paths.items():
@@ -134,7 +135,7 @@ class AssetStep:
 
     @property
     def owner(self) -> Owner:
-        """Who the job's records say runs it."""
+        """The owner that the job's records name."""
         return Owner(
             dag_id=self.job,
             run_id=self.run,
@@ -148,27 +149,27 @@ class AssetStep:
 
     @property
     def _op(self) -> str:
-        """The op of a graph asset that this is, with its key in a map; of any other asset the
-        same in all its steps, which Dagster may name otherwise in a run of fewer assets."""
+        """The op of a graph asset, with its key in a map. For any other asset it is the same in all
+        steps, since Dagster may name the step otherwise in a run of fewer assets."""
         return self.step.step.key.partition(".")[2] or _WHOLE
 
     def retries(self, owner: Owner) -> bool:
-        """Tell whether this is a retry of what a job of this idempotency key did: that job is then
-        reported, and its work not repeated.
+        """Return whether this step retries what a job of this idempotency key did. The job is then
+        reported, and its work is not repeated.
 
-        Else somebody asked for the work to be done again; or a blocking check has failed what the
-        job wrote, and running again is to mend it.
+        If not, a user asked for the work to be done again; or a blocking check has failed on what
+        the job wrote, and running again shall correct it.
         """
         chain = _series_of(owner)[2]
         return chain == self.chain and not self._is_refused_by_a_check(owner.run_id)
 
     def has_keys_of(self, owner: Owner) -> bool:
-        """Tell whether the run's range has the partition keys that it had for a job of this
-        idempotency key: keys of dynamic partitions come and go, and definitions change."""
+        """Return whether the run's range has the same partition keys now as for a job of this
+        idempotency key. Keys of dynamic partitions come and go, and definitions change."""
         return keys_digest_of(owner) in ("", digest_of_keys(self.keys))
 
     def _is_refused_by_a_check(self, committed_in: str | None) -> bool:
-        """Tell whether a blocking check of the asset has failed since a run committed.
+        """Return whether a blocking check of the asset has failed since a run committed.
 
         :param committed_in: that run, of this chain of retries.
         """
@@ -187,11 +188,11 @@ class AssetStep:
         return False
 
     def refuse_second(self, owner: Owner | None, root: TableRoot, job: str | None) -> None:
-        """See that the rows of this call are the only ones that this chain of retries has for a
-        table: where a job of its idempotency key is reported, they are not written.
+        """Refuse a second write of the asset's table in one attempt: a job of this idempotency key
+        would be reported, and the rows of this call would be lost.
 
-        :param owner: of that job; ``None``: there is none.
-        :raises InvalidInputError: this try has written or reported the asset before, or another
+        :param owner: of that job; ``None``: there is no such job.
+        :raises InvalidInputError: this attempt has written or reported the asset before, or another
             op has written it.
         """
         if owner is not None and (op := self._other_op(owner)):
@@ -209,18 +210,19 @@ class AssetStep:
         )
 
     def _other_op(self, owner: Owner) -> str:
-        """Return the op of the same graph asset and chain that a job is of; ``""``: it is of none,
-        or of this one."""
+        """Return the op that a job belongs to, if it is another op of the same graph asset and
+        chain; else ``""``."""
         op, _, chain = _series_of(owner)
         mine = (self.job, self.asset.to_user_string(), self.chain)
         same = (owner.dag_id, owner.task_id, chain) == mine
         return op if same and op != self._op else ""
 
     def refuse_beside(self, table: AssetTable) -> None:
-        """See that no other op of a graph asset has committed its table since this one looked. To
-        be called once a job is open: that fences a job of another op that is open, too.
+        """Refuse to write if another op of a graph asset has committed the table since this op read
+        it. Call it once a job is open: opening fences an open job of another op.
 
-        :raises InvalidInputError: one has: its rows would be taken for an earlier try's.
+        :raises InvalidInputError: another op has committed; its rows would be taken for those of an
+            earlier attempt.
         """
         if self._op == _WHOLE:
             return
@@ -230,13 +232,13 @@ class AssetStep:
             self.refuse_second(owner, table.root, job)
 
     def note_told(self, root: TableRoot) -> None:
-        """Note that this try has told Dagster what a table holds."""
+        """Note that this attempt has reported a table's content to Dagster."""
         _told.setdefault(self.step, set()).add(root.url)
 
     def refuse_mapped(self) -> None:
-        """See that no other step of a map writes the table as well.
+        """Refuse a write by one step of a map: other steps of it would write the same table.
 
-        :raises InvalidInputError: this is one of them.
+        :raises InvalidInputError: this step belongs to a map.
         """
         if self.step.step.get_mapping_key() is None:
             return
@@ -250,23 +252,24 @@ class AssetStep:
 
     @property
     def is_first(self) -> bool:
-        """Whether nothing of this chain of retries has been before."""
+        """True if this is the first attempt of the chain of retries."""
         return self.chain == self.run and self.try_number == 1
 
     def owns(self, owner: Owner) -> bool:
-        """Whether a job is of this chain's work on the asset, in whatever run and try."""
+        """Return whether a job belongs to this chain's work on the asset, in any run and
+        attempt."""
         chain = _series_of(owner)[2]
         mine = (self.job, self.asset.to_user_string(), self.chain)
         return (owner.dag_id, owner.task_id, chain) == mine and not self._other_op(owner)
 
     def made(self, owner: Owner | None) -> bool:
-        """Whether a job of this idempotency key is of this very try."""
+        """Return whether a job of this idempotency key belongs to this very attempt."""
         mine = (self.run, self.try_number)
         return owner is not None and (owner.run_id, owner.try_number) == mine
 
     def on_repeat(self, asked: str, committed_by: Owner | None = None) -> str:
-        """Return what to do where a job of this idempotency key has committed: report it
-        (``skip``) in a retry of what did so, and else load again (``replace_own``).
+        """Return what to do if a job of this idempotency key has committed. A retry of that job's
+        work reports it (``skip``), any other run loads again (``replace_own``).
 
         :param asked: ``auto``, or one of these, which is then done.
         """
@@ -282,16 +285,18 @@ class AssetStep:
 
 
 def idempotency_key_of(root_run: str, asset: dg.AssetKey, keys: Sequence[str] | None) -> str:
-    """Name what runs write of an asset's partitions that are re-executed from one first run.
+    """Return the idempotency key for an asset's partitions in all runs re-executed from one first
+    run.
 
-    :param keys: in order, of which the first and the last are the same in all these runs.
+    :param keys: in order. The key depends on the first and the last one only, which are the same in
+        all these runs.
     """
     digest = digest_of_keys(keys and tuple(dict.fromkeys((keys[0], keys[-1]))))
     return f"{APPLICATION}/{root_run}/{quote('/'.join(asset.path), safe=' /')}/keys-{digest}"
 
 
 def digest_of_keys(keys: Sequence[str] | None) -> str:
-    """Return what tells partition keys from others."""
+    """Return a digest of partition keys, by which they are compared."""
     said = "" if keys is None else "\n".join(keys)
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
@@ -302,18 +307,18 @@ def keys_digest_of(owner: Owner) -> str:
 
 
 def _series_of(owner: Owner) -> tuple[str, str, str]:
-    """Read a job's op, the digest of its partition keys, and its chain of retries; ``""`` of what
-    is not known."""
+    """Return a job's op, the digest of its partition keys, and its chain of retries; ``""`` for
+    each that is not known."""
     words = (owner.series or "").split(" ")
     return (words[0], words[1], words[2]) if len(words) == 3 else ("", "", words[-1])
 
 
-#: The tables that a try of a step has told Dagster of, by their URLs.
+#: The tables that an attempt at a step has reported to Dagster, by their URLs.
 _told: WeakKeyDictionary[StepExecutionContext, set[str]] = WeakKeyDictionary()
 
 
 def _window_end(partitions_def: dg.PartitionsDefinition | None, key: str) -> datetime | None:
-    """Return the end of a partition key's time window; ``None``: it has none."""
+    """Return the end of a partition key's time window; ``None`` if the key is not a time."""
     if isinstance(partitions_def, dg.TimeWindowPartitionsDefinition):
         return partitions_def.time_window_for_partition_key(key).end
     if isinstance(partitions_def, dg.MultiPartitionsDefinition):
@@ -329,22 +334,23 @@ def _window_end(partitions_def: dg.PartitionsDefinition | None, key: str) -> dat
 def step_of(
     context: dg.AssetExecutionContext | dg.OutputContext | dg.InputContext,
 ) -> StepExecutionContext:
-    """The step that an asset's function or an I/O manager works for."""
+    """Return the step that an asset's function or an I/O manager works for."""
     if isinstance(context, dg.AssetExecutionContext):
         return context.op_execution_context.get_step_execution_context()
     return context.step_context
 
 
-#: The step that this process works for: its run, its key there, and the try.
+#: The step that this process works for: its run, its key there, and the attempt.
 _at_work: tuple[str, str, int] | None = None
 
 
 def begin_reads(step: StepExecutionContext, *, unread: bool = False) -> None:
-    """Let what other steps of this process have read be no input of this step's jobs: executors
-    that have one process for a whole run would take all for made of all.
+    """Forget the reads of other steps of this process, which are no inputs of this step's jobs.
+    Some executors have one process for a whole run, and each job would seem to be made of
+    everything.
 
-    :param unread: the step has read nothing yet. Else, where another step was at work before, what
-        was read since the last job of this process has ended may be its own.
+    :param unread: the step has read nothing yet. Else, if another step was at work before, reads
+        since the end of this process's last job are kept: they may be the step's own.
     """
     global _at_work
     now = step.run_id, step.step.key, step.previous_attempt_count
@@ -354,9 +360,9 @@ def begin_reads(step: StepExecutionContext, *, unread: bool = False) -> None:
 
 
 def chain_of(run: DagsterRun, instance: DagsterInstance, asset: dg.AssetKey) -> str:
-    """The first run of the chain of retries that a run's work on an asset belongs to.
+    """Return the first run of the chain of retries that a run's work on an asset belongs to.
 
-    A run that somebody re-executed as a whole, or by steps of his choice, begins a chain of its
+    A run that a user re-executed as a whole, or by steps of their choice, begins a chain of its
     own: it is meant to do again what was done.
     """
     while (parent := _retried(run, instance, asset)) is not None:
@@ -365,7 +371,7 @@ def chain_of(run: DagsterRun, instance: DagsterInstance, asset: dg.AssetKey) -> 
 
 
 def _back_to(run: DagsterRun, first: str | None, instance: DagsterInstance) -> Iterator[DagsterRun]:
-    """Yield a run, and those that it was re-executed from, back to one of them."""
+    """Yield a run and the runs that it was re-executed from, back to a given one."""
     found: DagsterRun | None = run
     while found is not None:
         yield found
@@ -375,23 +381,23 @@ def _back_to(run: DagsterRun, first: str | None, instance: DagsterInstance) -> I
 
 
 def _retried(run: DagsterRun, instance: DagsterInstance, asset: dg.AssetKey) -> DagsterRun | None:
-    """The run that this one retries; ``None`` where it is none of a retry's, or that is gone."""
+    """Return the run that this one retries; ``None``: it is not a retry, or its parent no longer
+    exists."""
     parent = None if run.parent_run_id is None else instance.get_run_by_id(run.parent_run_id)
-    # Tags of a run are handed on to one that is made from it as a whole: only what failed is
-    # retried.
+    # A run that is re-executed as a whole gets the tags of the run before, so they alone do not
+    # show a retry. Only a run that did not succeed is retried.
     if parent is None or parent.is_success:
         return None
     tags = run.tags
     marked = tags.get(RESUME_RETRY_TAG) == "true" or RETRY_NUMBER_TAG in tags
     if not marked and tags.get(ASSET_RESUME_RETRY_TAG) == "true":
-        # Of a run that has this tag, one that is made from it as a whole gets it, too.
+        # A run that is re-executed as a whole gets this tag, too, from a run that has it.
         marked = asset in _assets_left_undone(parent, instance)
     return parent if marked or _does_what_is_undone(run, parent, instance) else None
 
 
 def _assets_left_undone(run: DagsterRun, instance: DagsterInstance) -> AbstractSet[dg.AssetKey]:
-    """Return the assets that Dagster runs again of a run that is re-executed from its failed
-    assets."""
+    """Return the assets that Dagster runs again if a run is re-executed from its failed assets."""
     plan = run.execution_plan_snapshot_id
     if plan is None:
         return frozenset()
@@ -400,8 +406,8 @@ def _assets_left_undone(run: DagsterRun, instance: DagsterInstance) -> AbstractS
 
 
 def _does_what_is_undone(run: DagsterRun, parent: DagsterRun, instance: DagsterInstance) -> bool:
-    """Whether a run executes just the steps that its parent left undone. Dagster's Python API marks
-    a run so that it re-executes from a failure by nothing but its plan."""
+    """Return whether a run executes exactly the steps that its parent left undone. If Dagster's
+    Python API re-executes a run from its failure, only the plan shows it."""
     plan, steps = run.execution_plan_snapshot_id, run.step_keys_to_execute
     if plan is None or steps is None or not parent.is_finished or STEP_SELECTION_TAG in run.tags:
         return False
@@ -415,11 +421,11 @@ def _does_what_is_undone(run: DagsterRun, parent: DagsterRun, instance: DagsterI
 def _keys(
     step: StepExecutionContext, asset: dg.AssetKey, partitions_def: dg.PartitionsDefinition
 ) -> tuple[str, ...]:
-    """The keys between the ends of a run's range; not the time between them, which may hold keys
-    that were not asked for.
+    """Return the keys between the ends of a run's range. A range of times may hold keys that were
+    not asked for, so it is not used.
 
-    :raises InvalidInputError: none, keys that this asset has not, or a range that can be read in
-        two ways.
+    :raises InvalidInputError: the run has no keys, or keys that this asset does not have, or a
+        range that can be read in two ways.
     """
     if not step.has_partitions:
         raise _wrong_range(asset, "names none, and the asset has partitions")
@@ -443,9 +449,9 @@ def _check_one_range(
     keys: Sequence[str],
     shown: str,
 ) -> None:
-    """See that a range over several dimensions means the same keys, whether it is read dimension
-    by dimension, as Dagster does, or in the order in which its partitions are shown. The ranges of
-    Dagster's own backfills vary in one dimension only."""
+    """Refuse a range over several dimensions that can be read in two ways: dimension by dimension,
+    as Dagster reads it, or in the order in which its partitions are shown. The ranges of Dagster's
+    own backfills vary in one dimension only."""
     ends = (partitions_def.get_partition_key_from_str(key) for key in (keys[0], keys[-1]))
     first, last = (end.keys_by_dimension for end in ends)
     if sum(first[name] != last[name] for name in first) < 2:

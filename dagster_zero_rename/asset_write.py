@@ -52,29 +52,29 @@ from .registration import Registration
 from .rows import Rows, is_spark_frame, rows_of
 from .waiting import wait_for_others
 
-#: Members of an asset's metadata that say how its rows are written.
+#: Names in an asset's metadata that say how its rows are written.
 CONTENT, SCHEMA_MODE, LAYOUT = "content", "schema_mode", "layout"
 
 
 @dataclass(frozen=True)
 class WritePolicy:
-    """How rows are written.
+    """The options of a write.
 
-    :param mode: ``overwrite`` the partitions that the run asks for, or the whole of a table without
-        any; or ``append`` to them, or ``merge`` rows into them by key.
-    :param merge_on: of a merge, the key's columns; with ``delete_when``, ``latest_by`` and
-        ``across_partitions``, as :meth:`zero_rename.Table.merge` has them.
+    :param mode: ``overwrite`` the partitions that the run asks for, or the whole table if it has
+        none; or ``append`` to them, or ``merge`` rows into them by key.
+    :param merge_on: for a merge, the key's columns; with ``delete_when``, ``latest_by`` and
+        ``across_partitions``, like the arguments of :meth:`zero_rename.Table.merge`.
     :param delete_when: a text, such as ``op = 'D'``, or a condition of pyarrow's.
-    :param partition_expr: as :mod:`.key_paths` says.
-    :param wait_for_other_runs: seconds for which the write waits while another run is at work on
-        its partitions; ``None`` and 0: not at all.
+    :param partition_expr: as described in :mod:`.key_paths`.
+    :param wait_for_other_runs: seconds that the write waits while another run is at work on its
+        partitions; ``None`` and 0: it does not wait.
     :param base: the state of the table that the rows were computed from.
-    :param schema_mode: what becomes of the table's columns where the rows bring others.
+    :param schema_mode: what happens to the table's columns if the rows have others.
     :param registration: where the table is registered afterwards.
     :param inputs: what the rows were computed from; ``None``: what the step has read.
-    :param content: what an identical load is known by, where ``files`` does not say it.
+    :param content: how an identical load is recognised, if ``files`` does not say it.
     :param layout: of the table, ``directory`` or ``delta``.
-    :param success_markers: where ``_SUCCESS`` goes; ``None``: as the layout's default is.
+    :param success_markers: where ``_SUCCESS`` goes; ``None``: the layout's default.
     """
 
     mode: str = "overwrite"
@@ -98,7 +98,10 @@ class WritePolicy:
     success_markers: str | None = None
 
     def __post_init__(self) -> None:
-        """:raises InvalidInputError: a word that is none of the choices, or another mode."""
+        """Check the options.
+
+        :raises InvalidInputError: an option is invalid, or the mode is not one for assets.
+        """
         choice("on_conflict", OnConflict, self.on_conflict)
         if self.on_superseded is not None:
             choice("on_superseded", OnSuperseded, self.on_superseded)
@@ -138,12 +141,12 @@ class WritePolicy:
 
     @property
     def is_delta(self) -> bool:
-        """Tell whether the table is a Delta table."""
+        """True if the table is a Delta table."""
         return self.layout == TableLayout.DELTA
 
     @property
     def waits(self) -> bool:
-        """Tell whether the write waits for other runs."""
+        """True if the write waits for other runs."""
         return bool(self.wait_for_other_runs)
 
     @property
@@ -159,7 +162,7 @@ class WritePolicy:
 
 @dataclass(frozen=True)
 class _Job:
-    """What is about to be written.
+    """A write that is about to begin.
 
     :param paths: the partitions that the run asks for, by their keys.
     """
@@ -176,19 +179,19 @@ class _Job:
         return path_columns(self.paths) if known is None else known
 
     def schema_of(self, rows: Rows) -> pa.Schema:
-        """Return the columns that are written: the table's, if no row says others."""
+        """Return the columns to write: the rows' columns, or the table's if there are no rows."""
         if rows.schema is None:
             return self.table.schema
         return self.layout.schema if rows.empty else rows.schema
 
     @property
     def named(self) -> tuple[str, ...] | None:
-        """The partitions that may be written; ``None`` of an asset without partitions."""
+        """The partitions that may be written; ``None`` for an asset without partitions."""
         return None if self.step.keys is None else tuple(self.paths.values())
 
     @property
     def policies(self) -> dict[str, Any]:
-        """What a job and a merge are both told."""
+        """The arguments that a job and a merge have in common."""
         return {
             "partition_by": self.partition_by,
             "only_partitions": self.named,
@@ -204,14 +207,14 @@ class _Job:
 
 
 def write_asset(step: AssetStep, table: AssetTable, data: Any, policy: WritePolicy) -> Committed:
-    """Write an asset's rows by one job, and put what it did into the asset's events.
+    """Write an asset's rows by one job, and report the result in the asset's events.
 
-    What the same chain of retries has committed before is reported and not written again; what
-    another run under the same root committed is replaced.
+    If the same chain of retries has committed the load before, that is reported, and nothing is
+    written. What another run under the same root committed is replaced.
 
-    :param data: as :func:`.rows.rows_of` takes it, or a Spark data frame.
-    :raises InvalidInputError: nothing was written; also where this very step has written the
-        asset before.
+    :param data: as for :func:`.rows.rows_of`, or a Spark data frame.
+    :raises InvalidInputError: nothing was written; also if this very step has written the asset
+        before.
     :raises ZeroRenameError: as :meth:`zero_rename.Table.job`.
     """
     began = time.monotonic()
@@ -235,10 +238,11 @@ def write_asset(step: AssetStep, table: AssetTable, data: Any, policy: WritePoli
 
 
 def asset_paths(step: AssetStep, policy: WritePolicy, layout: Layout) -> dict[str, str]:
-    """The partitions that a step's run asks for, by their keys.
+    """Return the partitions that a step's run asks for, by their keys.
 
-    :raises InvalidInputError: as :func:`.key_paths.key_paths`; or a key of this asset, of another
-        run too, is the same partition as another one, and each run replaces what is there.
+    :raises InvalidInputError: as :func:`.key_paths.key_paths`; or, in mode ``overwrite``, two keys
+        of this asset, in any runs, have one partition: each run would replace the rows of the
+        other.
     """
     asset, expr = step.asset.to_user_string(), policy.partition_expr
     paths = key_paths(asset, step.keys, step.partitions_def, expr, layout)
@@ -248,7 +252,7 @@ def asset_paths(step: AssetStep, policy: WritePolicy, layout: Layout) -> dict[st
 
 
 def _layout(table: AssetTable, schema: pa.Schema | None) -> Layout:
-    """The table's, or that of the rows which are to make it."""
+    """Return the columns of the table; of the rows, if they are to make it."""
     try:
         return layout_of(table, schema)
     except TableNotFoundError:
@@ -258,9 +262,9 @@ def _layout(table: AssetTable, schema: pa.Schema | None) -> Layout:
 
 
 def _schema(step: AssetStep, table: AssetTable, rows: Rows) -> pa.Schema | None:
-    """The rows' columns; ``None``: the table's, since there are no rows.
+    """Return the rows' columns; ``None``: they have none, so the table's columns are used.
 
-    :raises InvalidInputError: there is no table either, or no type.
+    :raises InvalidInputError: there is no table either, or a column has no type.
     """
     if not rows.empty:
         return rows.schema
@@ -279,10 +283,10 @@ def _schema(step: AssetStep, table: AssetTable, rows: Rows) -> pa.Schema | None:
 def earlier_commit(
     step: AssetStep, table: AssetTable, paths: Callable[[], Mapping[str, str]]
 ) -> Committed | None:
-    """What this chain of retries has committed before, applied to its end; ``None`` where the
-    run's range of partitions has got keys since.
+    """Return what this chain of retries has committed before, once that commit is finished.
+    ``None``: nothing, or the run's range of partitions has new keys since.
 
-    :param paths: makes the partitions that the run asks for, by their keys.
+    :param paths: returns the partitions that the run asks for, by their keys.
     """
     job = table.job_of_key(step.idempotency_key)
     owner = None if job is None else table.owner_of(job)
@@ -343,7 +347,7 @@ def _merge(job: _Job, rows: Rows) -> Committed:
         "latest_by": policy.latest_by,
         "across_partitions": policy.across_partitions is True,
     }
-    if rows.empty:  # Which may not even have these columns.
+    if rows.empty:  # An empty frame may not even have these columns.
         given, words = job.schema_of(rows).empty_table(), {}
     else:
         batches = [pa.Table.from_batches([batch]) for batch in rows.batches]
@@ -351,7 +355,7 @@ def _merge(job: _Job, rows: Rows) -> Committed:
     if isinstance(words.get("delete_when"), str):
         words["delete_when"] = comparison(words["delete_when"], given.schema, "delete_when")
     done = job.table.merge(given, policy.merge_on, **words, **job.policies)
-    assert done.committed is not None  # Of a run with a key there is always a job.
+    assert done.committed is not None  # With an idempotency key there is always a job.
     return done.committed
 
 
@@ -400,7 +404,7 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         base=policy.base,
         options=options,
     )
-    # Of Hadoop's committers save() tells nothing, and nothing here is held back.
+    # save() returns a commit: the committer is not one of Hadoop's, and it publishes at once.
     assert isinstance(committed, Committed)
     return committed
 
@@ -429,12 +433,16 @@ def _merge_spark(job: _Job, frame: Any, options: dict[str, str]) -> Committed:
         layout=policy.layout if policy.is_delta else None,
         options=options,
     )
-    assert done.committed is not None  # Of a run with a key there is always a job.
+    assert done.committed is not None  # With an idempotency key there is always a job.
     return done.committed
 
 
 def _file_options(policy: WritePolicy) -> dict[str, str]:
-    """The data source's options for how files are written."""
+    """Return the data source's options for the content of files.
+
+    :raises InvalidInputError: the policy has options that a Spark data frame cannot be written
+        with.
+    """
     for name, value in {"files": policy.files, "inputs": policy.inputs}.items():
         if value is not None:
             raise InvalidInputError(
@@ -452,8 +460,8 @@ def tell(
     policy: WritePolicy,
     seconds: float,
 ) -> None:
-    """Put what a job did into the events of each partition, and the version of its rows; and tell
-    the catalog, where there is one."""
+    """Report what a job did in the events of each partition, with the version of its rows; and
+    register the table in a catalog, if one is named."""
     root = table.root
     common: dict[str, Any] = {
         **table_metadata(root, table.schema),
@@ -471,7 +479,7 @@ def tell(
             common |= partition_metadata(root, changed[path], replaced=mode is not Mode.APPEND)
     context.add_asset_metadata(common, step.asset)
     for key, path in paths.items():
-        # An append changes the partitions that it has rows for, a merge those whose rows change.
+        # An append changes only partitions that it has rows for, a merge those whose rows change.
         done = changed.get(path) or PartitionCommit(path, 0, 0, 0, 0, 0)
         newer = committed.superseded.get(path)
         whole = mode is Mode.REPLACE or (mode is Mode.MERGE and path in changed)

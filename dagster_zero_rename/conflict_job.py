@@ -31,20 +31,21 @@ def resolve_conflicts_job(
     name: str = "zero_rename_conflicts",
     resource_key: str = RESOURCE,
 ) -> dg.JobDefinition:
-    """A job that finds runs that conflict over partitions, and settles that by bringing back the
-    rows of the run that is to stand, in a Delta table; rows that are visible already are kept in
-    any table.
+    """Make a job that finds runs in conflict over partitions and settles the conflicts.
 
-    Its report is Markdown on the run. It fails where a conflict could not be settled, or a record
-    of runs could not be read, once all others are.
+    In a Delta table it brings back the rows of the run that is to stand. In any table it can keep
+    rows that are visible already.
+
+    Its report is Markdown on the run. It fails if a conflict could not be settled, or a record of
+    runs could not be read, after all others were settled.
 
     :param policy: ``newest_run``; ``{"prefer": ["corrections", "flights_daily"]}``, jobs or assets
         in order; or ``{"keep": [job]}``.
-    :param tables: names; ``None``: all below the resource's ``table_root``.
+    :param tables: names of tables; ``None``: all below the resource's ``table_root``.
     :param apply: act; ``False`` only reports what would be done.
     :param name: the job's.
-    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
-    :raises InvalidInputError: no policy.
+    :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
+    :raises InvalidInputError: the policy is invalid.
     """
     chosen = SettlementPolicy.parse(policy)
 
@@ -64,7 +65,7 @@ def resolve_conflicts_job(
                     here = resource.table(found.table)
                     done.append(resolve_found(here, found, chosen, apply, owner))
             except Exception as error:
-                # The conflicts of the other tables are settled all the same.
+                # Go on with the conflicts of the other tables.
                 context.log.exception(url)
                 failed.append(f"{url}: {type(error).__name__}: {error}")
         left = [f"{it.table}: {one}" for it in done for one in it.unresolved]
@@ -96,14 +97,14 @@ def resolve_conflicts_job(
 
 
 def owner_of(context: Any) -> Owner:
-    """Name an op's run as who decides."""
+    """Return an op's run as the owner of a decision."""
     return Owner(context.job_name, context.run_id, context.op.name, application="dagster")
 
 
 def _looks(
     resource: ZeroRenameResource, tables: Sequence[str] | None
 ) -> dict[str, Callable[[], list[ConflictReport]]]:
-    """Return a look at each table, by its URL."""
+    """Return a function for each table, by its URL, that finds the table's conflicts."""
     if tables is None:
         places = [it for it in resource.destinations() if not it.is_directory]
         return {it.root.url: partial(find_at, resource.table(it.root.url), it) for it in places}

@@ -1,4 +1,4 @@
-"""Partition keys of an asset's definition that become one partition of its table."""
+"""Check for partition keys of an asset that become one partition of its table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .key_paths import Layout, PartitionExpr, holds_times, start_value
 
 @dataclass(frozen=True)
 class _Shared:
-    """Two keys, the part of a partition's path that both become, and what to do."""
+    """Two keys that become the same part of a partition's path, with the remedy."""
 
     keys: tuple[str, str]
     part: str
@@ -42,10 +42,10 @@ class _Shared:
 
 
 def check_formats(spec: dg.AssetSpec, expr: PartitionExpr | None, mode: str | None) -> None:
-    """See that an asset's format of times keeps its partition keys apart, whatever the table's
-    columns are. In other modes than overwrite, keys may share a partition.
+    """Check that an asset's format of times keeps its partition keys apart, for any columns of the
+    table. In other modes than overwrite, keys may share a partition.
 
-    :raises InvalidInputError: two keys become one partition, or a format that makes none.
+    :raises InvalidInputError: two keys become one partition, or the format is invalid.
     """
     if Mode.parse(mode or Mode.REPLACE) is not Mode.REPLACE:
         return
@@ -62,7 +62,7 @@ def check_keys(
     layout: Layout,
     instance: dg.DagsterInstance,
 ) -> None:
-    """See that a table's columns keep all keys of a definition apart, not only those of one run.
+    """Check that a table's columns keep all keys of a definition apart, not only those of one run.
 
     :param instance: has the keys of dynamic partitions.
     :raises InvalidInputError: two keys become one partition. Nothing was written.
@@ -96,7 +96,8 @@ def _refuse(asset: str, shared: _Shared | None) -> None:
 def _dimensions(
     partitions_def: dg.PartitionsDefinition | None, expr: PartitionExpr | None
 ) -> Iterator[tuple[dg.PartitionsDefinition, str | None]]:
-    """Each dimension, and the column or format that its keys become; ``None``: nothing says it."""
+    """Yield each dimension, and the column or format that its keys become; ``None`` if it is not
+    given."""
     if isinstance(partitions_def, dg.MultiPartitionsDefinition):
         given = expr if isinstance(expr, Mapping) else {}
         for dimension in partitions_def.partitions_defs:
@@ -106,7 +107,7 @@ def _dimensions(
 
 
 def _shared_texts(keys: Sequence[str], column: str | None, schema: pa.Schema) -> _Shared | None:
-    """Two keys that are no times and become one partition."""
+    """Find two keys, not times, that become one partition."""
     spelled = _spelling(schema)
     seen: dict[str, str] = {}
     for key in keys:
@@ -121,7 +122,7 @@ def _shared_texts(keys: Sequence[str], column: str | None, schema: pa.Schema) ->
 def _shared_windows(
     definition: dg.TimeWindowPartitionsDefinition, text: str | None, schema: pa.Schema | None = None
 ) -> _Shared | None:
-    """Two time windows that become one partition.
+    """Find two time windows that become one partition.
 
     :param text: a format, or a column; ``None``: the keys are paths.
     :param schema: ``None``: the columns are not known yet, and ``text`` is a format.
@@ -135,7 +136,7 @@ def _shared_windows(
             yield window.start
 
     if schema is not None and text in schema.names and pt.is_string(schema.field(text).type):
-        return None  # Keys differ, and a text is written as it is.
+        return None  # Keys differ, and a string column holds them unchanged.
     zones = frozenset((ZoneInfo(definition.timezone),))
     schedule = Schedule(starts, definition.start, last, zones)
     part_of, days_differ = _parts(definition, text, schema, schedule)
@@ -156,7 +157,8 @@ def _parts(
     schema: pa.Schema | None,
     schedule: Schedule,
 ) -> tuple[Callable[[datetime], str | None], bool]:
-    """The part of a path that a window's start becomes, and whether days differ in it."""
+    """Return a function from a window's start to its part of a path, and whether days differ in
+    it."""
     spelled = str if schema is None else _spelling(schema)
     if text is not None and "=" in text:
         check_partition_format(text, str(definition.timezone))
@@ -177,8 +179,8 @@ def _key(definition: dg.TimeWindowPartitionsDefinition, start: datetime) -> str:
 
 
 def _spelling(schema: pa.Schema) -> Callable[[str], str | None]:
-    """What makes of a path the one that a table with these columns has, its columns in the order
-    of their names; ``None``: the table cannot have it."""
+    """Return a function from a path to the path that the table has, its columns sorted by name. It
+    returns ``None`` if the table cannot have the path."""
 
     @cache
     def of_column(column: str, value: str) -> str | None:

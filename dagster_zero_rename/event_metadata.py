@@ -1,4 +1,4 @@
-"""Metadata of materialisations: what a commit did, under Dagster's names where it has any."""
+"""Metadata of materialisations: what a commit did, under Dagster's names if it has them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from zero_rename.tables import DeltaTable
 
 JOB = "zero_rename/job"
 VERSION = "zero_rename/version"
-#: Of a partition that a job has left to a newer run: the job that wrote it last.
+#: The job that wrote a partition last, if this job has left the partition to a newer run.
 SUPERSEDED_BY = "zero_rename/superseded_by"
 
 
 def table_metadata(root: TableRoot, schema: pa.Schema) -> dict[str, Any]:
-    """What is the same in every partition of a table."""
+    """Return the metadata that all partitions of a table have in common."""
     columns = [
         dg.TableColumn(
             name=field.name,
@@ -40,7 +40,7 @@ def table_metadata(root: TableRoot, schema: pa.Schema) -> dict[str, Any]:
 
 
 def commit_metadata(root: TableRoot, committed: Committed) -> dict[str, Any]:
-    """What is the same in every partition that a job changed."""
+    """Return the metadata that all partitions changed by a job have in common."""
     found: dict[str, Any] = {
         JOB: committed.job,
         "zero_rename/decided": dg.MetadataValue.timestamp(committed.decided_at),
@@ -63,9 +63,9 @@ def _row_changes(of: str, rows: RowChanges | None) -> dict[str, Any]:
 def partition_metadata(
     root: TableRoot, partition: PartitionCommit, *, replaced: bool
 ) -> dict[str, Any]:
-    """What a job did to one partition, or to a table without any.
+    """Return what a job did to one partition, or to a table without partitions.
 
-    :param replaced: the job's rows are all that is there.
+    :param replaced: the job's rows are now all rows there.
     """
     found: dict[str, Any] = {
         VERSION: partition.version,
@@ -83,15 +83,16 @@ def partition_metadata(
 
 
 def partition_url(root: TableRoot, partition: str) -> str:
-    """Where a partition's files lie."""
+    """Return the URL of the folder with a partition's files."""
     return root.url if partition == UNPARTITIONED else f"{root.url}/{partition}"
 
 
 def data_version(table: ReadableTable | DeltaTable, paths: Collection[str] = ()) -> dg.DataVersion:
-    """What tells the rows of partitions from others, whichever job wrote them: of one its content,
-    of several a digest of theirs, since Dagster keeps one version for all partitions of a step.
+    """Return a version of the rows of partitions, the same for the same rows of any job. For one
+    partition it is the digest of its content. For several it is a digest of these, since Dagster
+    keeps one version for all partitions of a step.
 
-    :param paths: the partitions; none: the whole table, as one.
+    :param paths: the partitions; empty: the whole table, as one.
     """
     if paths:
         state = table.state(list(paths))
@@ -100,12 +101,12 @@ def data_version(table: ReadableTable | DeltaTable, paths: Collection[str] = ())
 
 
 def version_of(state: Snapshot) -> str:
-    """What tells all rows of a state from others."""
+    """Return a digest of all rows of a state, by partition."""
     return digest_of((path, content_of(it)) for path, it in state.by_partition().items())
 
 
 def job_of(metadata: Mapping[str, Any]) -> str | None:
-    """The job that a materialisation's metadata names."""
+    """Return the job that a materialisation's metadata names."""
     value = metadata.get(JOB)
     text = getattr(value, "value", value)
     return text if isinstance(text, str) else None

@@ -1,4 +1,4 @@
-"""Errors that no retry can mend, as failures that Dagster does not retry."""
+"""Final failures: errors that a retry cannot correct, so Dagster shall not retry."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from dagster._core.execution.context.system import StepExecutionContext
 
 
-#: Tag of a run that has failed for good: its id, and how often the daemon was to retry it before;
-#: nothing where it was not said.
+#: Tag of a run that has failed for good: its id, and the limit of the daemon's retries that it had
+#: before, empty if it had none.
 _BEFORE = "zero_rename/max_retries"
 
 
@@ -33,7 +33,7 @@ class RunningStep(Protocol):
     def run_id(self) -> str: ...
 
 
-#: What there is to do where another job has changed a partition, for a step that waits for others.
+#: The remedy if another job has changed a partition, for a step that waits for other runs.
 BEFORE_WAIT = (
     "The next try waits for other runs, and loads on top of what they have loaded. Where none is "
     "left, re-execute the run."
@@ -42,11 +42,11 @@ BEFORE_WAIT = (
 
 @contextmanager
 def final_failures(step: RunningStep, waits: bool = False) -> Iterator[None]:
-    """Let an error in the block that running the same again would meet again, or hide, fail its
-    step for good: a retry policy does not retry it, and Dagster's daemon not the run.
+    """Turn errors in the block that a retry would meet again, or hide, into final failures. Neither
+    the step's retry policy nor Dagster's daemon retries after one.
 
-    :param waits: the next try waits for other runs, and is to load on top of what they have loaded:
-        one that has changed a partition ends only this try.
+    :param waits: the next attempt waits for other runs, and is to load on top of what they have
+        loaded. So if another run has changed a partition, only this attempt ends.
     :raises Failure: in place of such an error, which is its cause.
     """
     try:
@@ -65,11 +65,11 @@ def final_failures(step: RunningStep, waits: bool = False) -> Iterator[None]:
 def final_failure(
     step: RunningStep, text: str, error: str, told: ZeroRenameError | Failure, table: str | None
 ) -> dg.Failure:
-    """A failure that neither the step's retry policy nor the daemon's retries of runs repeat.
+    """Build a failure that neither the step's retry policy nor the daemon's retries of runs repeat.
 
     :param text: what happened and what to do next.
     :param error: the error's class.
-    :param told: the error, or what an application put on record of it.
+    :param told: the error, or the record of it that an application wrote.
     """
     run = step.instance.get_run_by_id(step.run_id)
     before = "" if run is None else run.tags.get(MAX_RETRIES_TAG, "")
@@ -82,8 +82,8 @@ def final_failure(
 
 
 def restore_retries(step: StepExecutionContext) -> None:
-    """Let the daemon retry a run again that was re-executed from one that had failed for good:
-    Dagster hands on that run's tags."""
+    """Let the daemon retry a run again if it was re-executed from a run that had failed for good.
+    Dagster copies that run's tags."""
     run, instance = step.dagster_run, step.instance
     if _BEFORE not in run.tags or _failed_finally(run):
         return
@@ -95,5 +95,5 @@ def restore_retries(step: StepExecutionContext) -> None:
 
 
 def _failed_finally(run: DagsterRun) -> bool:
-    """Tell whether a step of this very run has failed for good."""
+    """Return whether a step of this very run has failed for good."""
     return run.tags.get(_BEFORE, "").partition(" ")[0] == run.run_id

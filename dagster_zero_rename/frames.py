@@ -1,4 +1,4 @@
-"""Rows of a table's state in the form that an asset's function asks for."""
+"""Rows of a table's state as the class that an asset's function asks for."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def read_as(
     partitions: Collection[str] | None,
     columns: Columns = None,
 ) -> Any:
-    """Read one state of a table.
+    """Read one state of a table as an object of a given class.
 
-    :param kind: the class that is asked for: of pyarrow a ``Table`` or ``RecordBatchReader``, of
+    :param kind: the class: of pyarrow a ``Table`` or ``RecordBatchReader``, of
         pandas or pyspark a ``DataFrame``, of polars a ``DataFrame`` or ``LazyFrame``, of duckdb a
         ``DuckDBPyRelation``; ``Any`` is a pyarrow Table, ``Optional`` of a class that class.
     :param partitions: ``None`` for all.
-    :raises InvalidInputError: another class.
-    :raises SnapshotGoneError: a replace removed a file meanwhile; read again.
+    :raises InvalidInputError: the class is not one of these.
+    :raises SnapshotGoneError: a replace removed a file during the read; read again.
     """
     name = _name_of(kind)
     if name == _SPARK:
@@ -44,7 +44,7 @@ def read_as(
 
 
 def is_spark(kind: Any) -> bool:
-    """Whether a Spark data frame is asked for."""
+    """Return whether a class is Spark's data frame."""
     return _name_of(kind) == _SPARK
 
 
@@ -54,7 +54,7 @@ def _name_of(kind: Any) -> str:
         return _name_of(classes[0])
     if kind is Any or kind is None:
         return _TABLE
-    # DuckDB's classes are of the module _duckdb in some versions, and of duckdb in others.
+    # DuckDB's classes are in the module _duckdb in some versions, and in duckdb in others.
     library = getattr(kind, "__module__", "").partition(".")[0].removeprefix("_")
     return f"{library}.{getattr(kind, '__name__', kind)}"
 
@@ -79,7 +79,8 @@ def _spark_frame(
 
 
 def _relation(scan: TableScan) -> Any:
-    """Of DuckDB's default connection, as ``duckdb.sql`` has it; it may be asked more than once."""
+    """Return a relation of DuckDB's default connection, like ``duckdb.sql``. It can be queried more
+    than once."""
     import duckdb
 
     return duckdb.from_arrow(scan.to_arrow())

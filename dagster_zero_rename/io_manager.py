@@ -1,4 +1,4 @@
-"""I/O manager: what asset functions return is written, and what they take is read."""
+"""I/O manager: writes what asset functions return, and reads what they take."""
 
 from typing import Any, Self
 
@@ -16,22 +16,24 @@ from .resource import PARTITION_EXPR, ZeroRenameResource
 
 
 class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
-    """Tables by the names of assets: :meth:`.resource.ZeroRenameResource.write` for what a
-    function returns, and for an input the partitions that its partition mapping names.
+    """I/O manager for assets that are tables.
+
+    An output is written by :meth:`.resource.ZeroRenameResource.write`. For an input, the partitions
+    are read that its partition mapping names.
 
     It has the fields of a :class:`.resource.ZeroRenameResource`, and is one: definitions may have
-    it under both keys. Or it takes one that is there, as ``zero_rename``.
+    it under both keys. Or it takes another resource as ``zero_rename``.
 
     An asset's metadata may have ``table``, ``partition_expr`` and ``mode``, as the arguments of
-    ``write``; an input's, ``columns``. Inputs are read as they are annotated: a pyarrow Table (also
-    where there is no annotation) or RecordBatchReader, a pandas, polars or Spark data frame, a
-    DuckDB relation; ``Optional`` of one of these as that one.
+    ``write``; an input's metadata may have ``columns``. An input is read as it is annotated: a
+    pyarrow Table (also without an annotation) or RecordBatchReader, a pandas, polars or Spark data
+    frame, a DuckDB relation. ``Optional`` of one of these is read as that one.
 
-    What ops of a graph or a job hand to each other is no asset: Dagster's default I/O manager keeps
-    it.
+    A value that one op of a graph or a job passes to another is not an asset: Dagster's default I/O
+    manager keeps it.
     """
 
-    #: In the place of the other fields.
+    #: A resource to use instead of the other fields.
     zero_rename: dg.ResourceDependency[ZeroRenameResource | None] = None  # pyright: ignore
     _default: dg.IOManager | None = PrivateAttr(None)
 
@@ -51,7 +53,7 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
         return self
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Write what an asset's function returned; keep what an op hands to another one.
+        """Write what an asset's function returned; keep what an op passes to another op.
 
         :raises Failure: and ``ZeroRenameError``, as :meth:`.resource.ZeroRenameResource.write`.
         """
@@ -61,11 +63,12 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
         self._between_ops(context).handle_output(context, obj)
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Read the partitions of an asset that a run depends on, as one state; or what an op
-        before has handed over.
+        """Read the partitions of an asset that a run depends on, as one state; or what an earlier
+        op passed on.
 
         :raises TableNotFoundError: nothing has written that asset's table yet.
-        :raises Failure: its partitions are none of the table's, or nobody reads a table as that.
+        :raises Failure: the table cannot have these partitions, or cannot be read as the annotated
+            class.
         """
         with final_failures(step_of(context)):
             if is_asset_input(context):
@@ -73,7 +76,8 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
         return self._between_ops(context).load_input(context)
 
     def _between_ops(self, context: dg.OutputContext | dg.InputContext) -> dg.IOManager:
-        """Dagster's default I/O manager, one for all values: it may keep them in memory."""
+        """Return Dagster's default I/O manager, the same for all values: it may keep them in
+        memory."""
         if self._default is None:
             self._default = default_io_manager(context.step_context.instance)
         return self._default

@@ -1,8 +1,8 @@
 """Partition keys of an asset as partitions of its table.
 
-The asset's ``partition_expr``, as Dagster's own table I/O managers call it, says how: the column
-that holds the keys, or a path of columns with ``strftime`` codes for the start of the key's time
-window; for several dimensions one of these each.
+The asset's ``partition_expr``, named as in Dagster's own table I/O managers, maps keys to
+partitions. It is the column that holds the keys, or a path of columns with ``strftime`` codes for
+the start of the key's time window; for several dimensions, a dictionary with one of these for each.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from zero_rename.committer.table import Table
 from zero_rename.orchestration.runs.partitions import check_partition_format
 from zero_rename.tables import DeltaTable
 
-#: A column, or a path with ``strftime`` codes; by dimension where there are several.
+#: A column, or a path with ``strftime`` codes; by dimension if there are several.
 PartitionExpr = str | Mapping[str, str]
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of a table, as far as its partitions are concerned.
+    """Columns of a table and its partition columns.
 
     :param partition_by: ``None``: there is no table yet, and the first write makes it.
     """
@@ -44,11 +44,13 @@ class Layout:
 
 
 def layout_of(table: Table | DeltaTable, written: pa.Schema | None = None) -> Layout:
-    """Return the columns of a table. What another committer wrote has no record of them: there the
-    rows to be written tell their types. Otherwise a key that is no time is a folder's name as it
-    is, though that looks like a number: ``store=01``.
+    """Return the columns of a table.
 
-    :param written: the columns of these rows.
+    For a table of another committer they are not on record, so the rows to be written give their
+    types. Without such rows, a partition column that does not hold times has type string: a key is
+    then the folder's name, even if it looks like a number (``store=01``).
+
+    :param written: the columns of the rows to be written.
     :raises TableNotFoundError: there is no table, and no file.
     """
     if isinstance(table, DeltaTable):
@@ -71,12 +73,13 @@ def key_paths(
     expr: PartitionExpr | None,
     layout: Layout,
 ) -> dict[str, str]:
-    """The partition of each key, and so the partition columns of a table that is not there yet.
+    """Return the partition of each key; these also give the partition columns of a new table.
 
     :param asset: its name, for errors.
-    :param keys: ``None`` for an asset without partitions, which has none.
-    :raises InvalidInputError: the asset has partitions and the table has not, or the reverse; or
-        keys that are no partitions of this table, or not one each. Nothing was written.
+    :param keys: ``None`` for an asset without partitions; the result is empty then.
+    :raises InvalidInputError: the asset has partitions and the table has none, or the reverse; or
+        the table cannot have a key as a partition, or two keys are one partition. Nothing was
+        written.
     """
     if keys is None or partitions_def is None:
         if layout.partition_by:
@@ -105,7 +108,7 @@ def key_paths(
 
 
 def path_columns(paths: Mapping[str, str]) -> tuple[str, ...]:
-    """The partition columns that partitions have, outermost first."""
+    """Return the columns in the paths of partitions, outermost first."""
     return _columns(next(iter(paths.values()))) if paths else ()
 
 
@@ -120,7 +123,7 @@ def _path(
     expr: PartitionExpr | None,
     layout: Layout,
 ) -> str:
-    """A key's partition, in the order of the table's columns where there is a table."""
+    """Return the partition of a key; its columns are in the table's order if there is a table."""
     if not isinstance(partitions_def, dg.MultiPartitionsDefinition):
         if isinstance(expr, Mapping):
             raise InvalidInputError(
@@ -139,7 +142,7 @@ def _path(
             remedy="Give a dictionary: the column or path of each dimension.",
         )
     given: Mapping[str, str] = {} if expr is None or isinstance(expr, str) else expr
-    # In the order given: that of a new table's columns.
+    # In the order given, which is that of a new table's columns.
     ordered = {**given, **{name: text for name, text in exprs.items() if name not in given}}
     of_dimension = partitions_def.get_partition_key_from_str(key).keys_by_dimension
     parts = "/".join(
@@ -177,7 +180,7 @@ def _only_column(asset: str, key: str, layout: Layout) -> str:
 def _part(
     asset: str, key: str, partitions_def: dg.PartitionsDefinition, expr: str, layout: Layout
 ) -> str:
-    """One dimension's columns and values."""
+    """Return the columns and values of one dimension, as a part of a path."""
     times = isinstance(partitions_def, dg.TimeWindowPartitionsDefinition)
     if "=" in expr:
         if not times:
@@ -203,12 +206,13 @@ def _part(
 
 
 def holds_times(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds the start of a key's time window, not the key."""
+    """Return whether a column of this type holds the start of a key's time window instead of the
+    key."""
     return pt.is_date(kind) or pt.is_timestamp(kind)
 
 
 def start_value(start: datetime, kind: pa.DataType) -> date | datetime:
-    """The start of a time window as a column of dates or timestamps holds it."""
+    """Return the start of a time window as a value of a column of dates or timestamps."""
     if pt.is_date(kind):
         return start.date()
     return start.replace(tzinfo=None) if kind.tz is None else start

@@ -1,4 +1,4 @@
-"""Values that ops hand to each other: no assets, so no tables; kept as Dagster keeps them."""
+"""Values that ops pass to each other: they are not assets, so Dagster keeps them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from zero_rename.committer.errors import InvalidInputError
 
 
 def is_asset_input(context: dg.InputContext) -> bool:
-    """Tell whether an input is an asset, and not what an op before has returned.
+    """Return whether an input is an asset. Else it is what an earlier op returned.
 
-    :raises InvalidInputError: it is neither: nothing says which table it would be.
+    :raises InvalidInputError: it is neither, so no table is known for it.
     """
     if context.has_asset_key:
         return True
@@ -26,9 +26,8 @@ def is_asset_input(context: dg.InputContext) -> bool:
 
 
 def default_io_manager(instance: dg.DagsterInstance) -> dg.IOManager:
-    """Make the I/O manager that definitions without one have: it pickles values into the
-    instance's storage, if ``DAGSTER_DEFAULT_IO_MANAGER_MODULE`` names no other.
-    """
+    """Make the I/O manager of definitions that do not name one. It pickles values into the
+    instance's storage, unless ``DAGSTER_DEFAULT_IO_MANAGER_MODULE`` names another one."""
     default = {"io_manager": default_job_io_manager}
     with dg.build_resources(default, instance=instance) as resources:
         return resources.io_manager

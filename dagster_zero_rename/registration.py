@@ -1,4 +1,4 @@
-"""Registration of an asset's table where people query it."""
+"""Registration of an asset's table in a catalog."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Registration:
-    """Where a table is registered once a job of it is committed.
+    """The catalog in which a table is registered after a commit.
 
     :param catalog: ``glue://database/table``, or without the table's name.
     :param connect: makes a boto3 Glue client.
@@ -28,24 +28,28 @@ class Registration:
     connect: Callable[[], Any] = field(repr=False)
 
     def __post_init__(self) -> None:
-        """:raises InvalidInputError: it is no such place."""
+        """Check the catalog's URL.
+
+        :raises InvalidInputError: it is invalid.
+        """
         check_catalog(self.catalog)
 
     def sync(self, table: Table | DeltaTable) -> dict[str, Any]:
-        """Tell the catalog what the table is now, where that is somebody's work.
+        """Register the table's present state in the catalog, after maintenance.
 
-        :return: what the catalog was told; empty where no job has made the table yet.
+        :return: the catalog's report; empty if no job has made the table yet.
         :raises InvalidInputError: another table has that name there.
-        :raises UnsupportedTypeError: a column has no type there.
-        :raises CatalogUnsyncedError: the catalog did not do it. Repeating it finishes it.
+        :raises UnsupportedTypeError: the catalog has no type for a column.
+        :raises CatalogUnsyncedError: the catalog did not make all changes. Repeat the call to
+            finish.
         """
         report = sync_settled(table, self.catalog, connect=self.connect)
         return {} if report is None else asdict(report)
 
     def tell(self, step: AssetStep, table: Table | DeltaTable) -> dict[str, Any]:
-        """Tell the catalog what the table is now. What keeps it from being told is a warning, never
-        a failure of the step: the next load, retry or ``zero-rename catalog sync`` tells it all
-        that it has missed.
+        """Register the table's present state in the catalog, after a load. If that fails, it is a
+        warning and never a failure of the step: the next load, retry or ``zero-rename catalog
+        sync`` registers all that was missed.
 
         :return: metadata of the asset's events.
         """

@@ -1,4 +1,4 @@
-"""Resource by which assets, checks, sensors and jobs reach tables on S3."""
+"""Resource that gives assets, checks, sensors and jobs access to tables on S3."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ if TYPE_CHECKING:
 
     from .key_paths import PartitionExpr
 
-    #: What a duration may be given as; Dagster's configuration has it in seconds.
+    #: The types of a duration; Dagster's configuration has it in seconds.
     Duration = timedelta | float
 else:
     Duration = float
 
-#: Members of an asset's metadata that say how it is written.
+#: Names in an asset's metadata that say how it is written.
 TABLE, PARTITION_EXPR, MODE = "table", "partition_expr", "mode"
 CATALOG = "catalog"
 MERGE_ON, DELETE_WHEN, LATEST_BY, ACROSS_PARTITIONS = OF_MERGES
-#: The variables by which boto3 elsewhere reaches what the resource reaches. The endpoint is that of
-#: S3 alone: roles are assumed elsewhere.
+#: Environment variables that give boto3 in another process the resource's settings. The endpoint is
+#: for S3 only: roles are assumed at another one.
 _VARIABLES = {
     "endpoint_url": "AWS_ENDPOINT_URL_S3",
     "region_name": "AWS_REGION",
@@ -74,7 +74,7 @@ _VARIABLES = {
     "session_token": "AWS_SESSION_TOKEN",
 }
 _UNDONE = "Nothing was written"
-#: What a field's value has to be, where it has one.
+#: Checks of fields' values.
 _CHECKS: dict[str, Callable[[str], object]] = {
     "table_root": UploadsPath.parse,
     "committer": check_committer,
@@ -91,10 +91,11 @@ _CHECKS: dict[str, Callable[[str], object]] = {
 def written_metadata(
     mode: str | None, merge_on: Sequence[str] | None, catalog: str | None, **more: Any
 ) -> dict[str, Any]:
-    """Members of an asset's metadata that say how it is written; what is ``None`` is left out.
+    """Return the part of an asset's metadata that is about its writes, without values that are
+    ``None``.
 
-    :raises InvalidInputError: a mode that is none for an asset, a merge's words without it, or no
-        catalog.
+    :raises InvalidInputError: the mode is not one for assets, arguments of a merge are given
+        without that mode, or the catalog is invalid.
     """
     on = listed_columns(merge_on or ())
     names = (DELETE_WHEN, LATEST_BY, ACROSS_PARTITIONS, CONTENT)
@@ -108,14 +109,14 @@ def written_metadata(
 
 
 class ZeroRenameResource(dg.ConfigurableResource):
-    """Tables below one root, with one way to reach their store.
+    """Access to the tables below one root, and to the store that holds them.
 
-    Whatever is left out is boto3's own chain's to find: environment, profile, container, instance
-    role. Keys belong into ``EnvVar``: Dagster's UI shows other values. What cannot be right is
+    Fields that are left out are found by boto3's own chain: environment, profile, container,
+    instance role. Give keys by ``EnvVar``: Dagster's UI shows other values. Invalid values are
     refused while definitions load.
     """
 
-    model_config = ConfigDict(hide_input_in_errors=True)  # It has the keys.
+    model_config = ConfigDict(hide_input_in_errors=True)  # The input contains the keys.
 
     table_root: str | None = Field(
         default=None, description="s3://bucket/prefix: where tables lie that are named without it."
@@ -184,7 +185,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
     @model_validator(mode="before")
     @classmethod
     def _check_names(cls, given: Any) -> Any:
-        """Dagster takes any name, and a policy that is spelled wrong would be the default one."""
+        """Refuse fields with unknown names: Dagster accepts any name, and a misspelled policy would
+        silently be the default one."""
         unknown = sorted(given.keys() - cls.model_fields.keys()) if isinstance(given, dict) else ()
         if unknown:
             raise InvalidInputError(
@@ -196,7 +198,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
     @field_validator(*_CHECKS, mode="before")
     @classmethod
     def _check_word(cls, value: Any, field: ValidationInfo) -> Any:
-        """While definitions load; what an ``EnvVar`` holds, when a run resolves it."""
+        """Check a field's value while definitions load. A value from an ``EnvVar`` is checked when
+        a run resolves it."""
         if isinstance(value, str) and not isinstance(value, dg.EnvVar):
             _CHECKS[str(field.field_name)](value)
         return value
@@ -209,7 +212,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         self._keys()
-        # What an ``EnvVar`` holds is seen when a run resolves it.
+        # The value of an ``EnvVar`` is known when a run resolves it.
         known = [it for it in (self.layout, self.committer) if isinstance(it, str)]
         if len(known) == 2 and TableLayout.DELTA in known:
             check_kept(self.committer, {LAYOUT: TableLayout.DELTA}, _UNDONE)
@@ -219,16 +222,16 @@ class ZeroRenameResource(dg.ConfigurableResource):
         """Open a table; nothing is read or written yet.
 
         :param name: ``s3://bucket/prefix``, or a name below ``table_root``.
-        :raises InvalidInputError: no such name, or keys that are not a pair.
-        :raises StoreRefusedError: profile, region or endpoint cannot be right.
+        :raises InvalidInputError: the name is invalid, or the keys are not a pair.
+        :raises StoreRefusedError: profile, region or endpoint is invalid.
         """
         root = TableRoot.parse(table_url(name, self.table_root, "the ZeroRenameResource"))
         return self._opened(root.url, self.client())
 
     def tables(self) -> list[Table]:
-        """All tables below ``table_root``.
+        """Open all tables below ``table_root``.
 
-        :raises InvalidInputError: there is none.
+        :raises InvalidInputError: the resource has no ``table_root``.
         """
         client = self.client()
         urls = urls_below(self.table_root, client, "the ZeroRenameResource")
@@ -244,15 +247,16 @@ class ZeroRenameResource(dg.ConfigurableResource):
         return None if not self.encryption else Encryption.parse(self.encryption)
 
     def destinations(self) -> list[Destination]:
-        """All that maintenance looks after below ``table_root``: tables, destinations of Hadoop's
-        committers, and last what lies there in none of them.
+        """List all that is to be maintained below ``table_root``: tables, destinations of Hadoop's
+        committers, and last the root itself, for uploads in none of these.
 
-        :raises InvalidInputError: there is none.
+        :raises InvalidInputError: the resource has no ``table_root``.
         """
         return all_below(self.table_root, self.client(), "the ZeroRenameResource")
 
     def client(self) -> Any:
-        """A boto3 S3 client; ``None`` where nothing says another one than the standard chain's."""
+        """Make a boto3 S3 client. ``None``: the resource leaves everything to the standard
+        chain."""
         if not (self._given() or self.path_style):
             return None
         return client_at(
@@ -260,7 +264,10 @@ class ZeroRenameResource(dg.ConfigurableResource):
         )
 
     def _keys(self) -> Keys | None:
-        """:raises InvalidInputError: one of a pair, or a token without them."""
+        """Return the keys, if any.
+
+        :raises InvalidInputError: one of a pair is missing, or there is a token without the keys.
+        """
         access, secret = self.access_key_id, self.secret_access_key
         if bool(access) is not bool(secret):
             raise InvalidInputError(
@@ -278,17 +285,20 @@ class ZeroRenameResource(dg.ConfigurableResource):
         return Keys(access, secret, self.session_token or None) if access and secret else None
 
     def aws_env(self) -> dict[str, str]:
-        """Environment variables by which another process reaches the same store: all that this
-        resource says, and where this process finds the store that the resource does not name."""
+        """Return environment variables that give another process access to the same store.
+
+        They have all that this resource sets. If it does not name the store, they have the one that
+        this process finds.
+        """
         client, keys = self.client() or client_at(None, None), self._keys()
         told = self._told() if keys is None else self._told() | keys.environment
         return told | {S3_CLIENT: ClientSettings.of(client).encode()}
 
     def _told(self) -> dict[str, str]:
-        """AWS's variables, as far as this resource says what they are."""
+        """Return AWS's environment variables for the values that this resource sets."""
         found = {_VARIABLES[name]: value for name, value in self._given().items()}
         if self.access_key_id:
-            # An empty one, too: a token left in the environment belongs to other keys.
+            # Set it even if it is empty: a token in the environment would belong to other keys.
             found.setdefault(_VARIABLES["session_token"], "")
         if self.region_name:
             found["AWS_DEFAULT_REGION"] = self.region_name
@@ -299,11 +309,11 @@ class ZeroRenameResource(dg.ConfigurableResource):
         return {name: value for name, value in found.items() if value}
 
     def asset_table(self, asset: dg.AssetKey, metadata: Any) -> Table:
-        """The table of an asset: its metadata's ``table``, else its key's path."""
+        """Return the table of an asset: its metadata's ``table``, else its key's path."""
         return self.table(metadata.get(TABLE) or "/".join(asset.path))
 
     def read_table(self, asset: dg.AssetKey, metadata: Any) -> AssetTable:
-        """The table of an asset as it is: which layout it has, three requests tell."""
+        """Open the table of an asset in its layout. Three requests find the layout out."""
         return opened_as_it_is(self.asset_table(asset, metadata))
 
     def write(
@@ -325,47 +335,48 @@ class ZeroRenameResource(dg.ConfigurableResource):
         across_partitions: bool | None = None,
         inputs: Sequence[Snapshot | TableScan | str] | None = None,
     ) -> dg.MaterializeResult:
-        """Write an asset's rows into its table by one job, however many partitions the run has.
+        """Write an asset's rows into its table by one job, for any number of partitions of the run.
 
-        Overwriting, the partitions that the run asks for hold these rows and no others afterwards:
-        one without rows is emptied. Rows of other partitions are refused. What this chain of
-        retries committed before is reported and not written again.
+        With mode ``overwrite``, the partitions that the run asks for hold these rows and no others
+        afterwards: one without rows is emptied. Rows of other partitions are refused. What this
+        chain of retries committed before is reported and not written again.
 
         :param data: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars frame, a
             DuckDB relation, an iterator of these, or a Spark data frame.
         :param table: its name; ``None``: ``table`` in the asset's metadata, else the asset's key.
-        :param asset_key: which asset, where the function makes several.
+        :param asset_key: the asset, if the function makes several.
         :param mode: ``overwrite``, ``append`` or ``merge``; ``None``: ``mode`` in the asset's
             metadata, else ``overwrite``.
         :param partition_expr: the column that holds the partition keys, ``"day"``, or a path of
-            columns by the start of each partition, ``"year=%Y/month=%-m/day=%-d"``; by dimension,
-            a dictionary of these. ``None``: that of the asset's metadata. Overwriting, no two keys
-            of the asset's definition may become one partition.
+            columns for the start of each partition, ``"year=%Y/month=%-m/day=%-d"``; for several
+            dimensions, a dictionary of these. ``None``: that of the asset's metadata. With mode
+            ``overwrite``, no two keys of the asset's definition may become one partition.
         :param base: the state of the table that the rows were computed from: under
-            ``on_conflict="fail"`` nothing that has changed since is written over.
+            ``on_conflict="fail"`` nothing that has changed since is overwritten.
         :param files: compression, sizes and tags of the files; ``None``: the usual ones.
-        :param schema_mode: ``"merge"`` makes columns that only the rows have, and wider types, the
-            table's; ``"keep"`` refuses them. ``None``: that of the asset's metadata, else not.
+        :param schema_mode: ``"merge"`` gives the table columns that only the rows have, and wider
+            types; ``"keep"`` refuses them. ``None``: that of the asset's metadata, else ``"keep"``.
         :param catalog: where the table is registered once the job is committed:
             ``glue://database/table``, or without the table's name. ``None``: that of the asset's
             metadata, else the resource's; empty: none.
-        :param merge_on: with mode ``merge``, the key's columns, as :meth:`zero_rename.Table.merge`
-            has them; the rows are held in memory, but for a Spark data frame's. ``None``: those of
-            the asset's metadata.
-        :param delete_when: with mode ``merge``, of which rows the match is deleted, and none
-            inserted: ``"op = 'D'"``, one comparison, of a Spark data frame any condition in its
-            SQL; or a condition of pyarrow's. ``None``: that of the asset's metadata.
+        :param merge_on: with mode ``merge``, the key's columns, as for
+            :meth:`zero_rename.Table.merge`. The rows are held in memory, except those of a Spark
+            data frame. ``None``: those of the asset's metadata.
+        :param delete_when: with mode ``merge``, a condition on the given rows: the match of such a
+            row is deleted, and the row is not inserted. It is one comparison, ``"op = 'D'"``; for a
+            Spark data frame any condition in its SQL; or a condition of pyarrow's. ``None``: that
+            of the asset's metadata.
         :param latest_by: with mode ``merge``, the column whose greatest value counts. ``None``:
             that of the asset's metadata.
         :param across_partitions: with mode ``merge``, ``True``: a row matches those of all
             partitions, and moves; else it matches those of its own. A run of some partitions may
-            write those alone, so a row that would come from another one is refused. ``None``: that
+            write only those, so a row that would come from another one is refused. ``None``: that
             of the asset's metadata.
-        :param inputs: what the rows are computed from, as :meth:`zero_rename.Table.job` takes it.
+        :param inputs: what the rows are computed from, as for :meth:`zero_rename.Table.job`.
             ``None``: what this step has read of tables, by the I/O manager or by their readers.
         :return: with the rows' data version; metadata of each partition is in its event.
-        :raises Failure: not to be retried: a call that cannot be right, or a conflict, which the
-            next try would hide. Its cause is the error.
+        :raises Failure: not to be retried: the call is invalid, or there is a conflict, which the
+            next attempt would hide. Its cause is the error.
         :raises ZeroRenameError: any other, as :meth:`zero_rename.Table.job`.
         """
         with final_failures(step_of(context), bool(self.wait_for_other_runs)):
@@ -393,13 +404,13 @@ class ZeroRenameResource(dg.ConfigurableResource):
         partition_expr: PartitionExpr | None = None,
         catalog: str | None = None,
     ) -> SparkLoad:
-        """The load of an asset by a Spark application, whichever client submits it.
+        """Prepare the load of an asset by a Spark application, which any client may submit.
 
         Waits for an application of this chain of retries that has outlived its worker.
 
-        :param table: and ``asset_key``, ``mode``, ``partition_expr``, ``catalog`` as :meth:`write`
-            takes them.
-        :raises Failure: a call that cannot be right; nothing was submitted.
+        :param table: and ``asset_key``, ``mode``, ``partition_expr``, ``catalog``: as for
+            :meth:`write`.
+        :raises Failure: the call is invalid; nothing was submitted.
         """
         with final_failures(step_of(context)):
             step, target, policy = self._asked(
@@ -413,11 +424,11 @@ class ZeroRenameResource(dg.ConfigurableResource):
             return HadoopLoad.of(step, target, policy, committer)
 
     def spark_env(self, context: dg.AssetExecutionContext, **asked: Any) -> dict[str, str]:
-        """Environment variables for a Spark application that writes an asset by ``save()``: what
-        it is told of the load, and how it reaches the store. The keys among them are secret.
+        """Return environment variables for a Spark application that writes an asset by ``save()``.
+        They describe the load and give access to the store. The keys among them are secret.
 
-        :param asked: as :meth:`spark_load` takes it.
-        :raises Failure: a call that cannot be right.
+        :param asked: as for :meth:`spark_load`.
+        :raises Failure: the call is invalid.
         """
         with final_failures(step_of(context)):
             self._check_native("spark_env() gives no settings, by which alone these are selected")
@@ -433,7 +444,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
         catalog: str | None,
         **more: Any,
     ) -> tuple[AssetStep, AssetTable, WritePolicy]:
-        """What a call and the asset's metadata come to."""
+        """Return step, table and policy of a call: its arguments, completed from the asset's
+        metadata and this resource."""
         key = None if asset_key is None else dg.AssetKey.from_coercible(asset_key)
         step = AssetStep.of(context, key)
         restore_retries(step.step)
@@ -474,10 +486,10 @@ class ZeroRenameResource(dg.ConfigurableResource):
         return waits.total_seconds() if isinstance(waits, timedelta) else waits
 
     def registration(self, catalog: str | None = None) -> Registration | None:
-        """Where tables are registered; ``None``: nowhere.
+        """Return the catalog in which tables are registered; ``None``: they are not registered.
 
-        :param catalog: as :meth:`write` takes it.
-        :raises InvalidInputError: it is no such place.
+        :param catalog: as for :meth:`write`.
+        :raises InvalidInputError: the catalog is invalid.
         """
         chosen = self.catalog if catalog is None else catalog
         if not chosen:
@@ -491,7 +503,10 @@ class ZeroRenameResource(dg.ConfigurableResource):
             self.check_spark_session()
 
     def _check_native(self, why: str) -> None:
-        """:raises InvalidInputError: the committer is one of Hadoop's."""
+        """Refuse a call that one of Hadoop's committers cannot serve.
+
+        :raises InvalidInputError: the committer is one of Hadoop's.
+        """
         if self.committer != NATIVE:
             raise InvalidInputError(
                 f"The ZeroRenameResource has committer={self.committer!r}, which Spark "
@@ -501,8 +516,9 @@ class ZeroRenameResource(dg.ConfigurableResource):
             )
 
     def s3a_store(self) -> dict[str, Any]:
-        """Where the store is, as members of :class:`~zero_rename.s3a.hadoop.settings.S3ASettings`;
-        empty where nothing names another than AWS."""
+        """Return the store's address as members of
+        :class:`~zero_rename.s3a.hadoop.settings.S3ASettings`. Empty if nothing names another store
+        than AWS."""
         client = self.client() or client_at(None, None)
         store = ClientSettings.of(client)
         found: dict[str, Any] = {"endpoint": store.endpoint, "region": client.meta.region_name}
@@ -512,9 +528,9 @@ class ZeroRenameResource(dg.ConfigurableResource):
         return {name: value for name, value in found.items() if value is not None}
 
     def check_spark_session(self) -> None:
-        """See that this process's Spark session reaches the store that this resource names.
+        """Check that the process's Spark session uses the store of this resource.
 
-        :raises InvalidInputError: it does not.
+        :raises InvalidInputError: it uses another one.
         """
         told = self._told()
         endpoint = told.pop(_VARIABLES["endpoint_url"], None)

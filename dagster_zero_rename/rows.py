@@ -1,4 +1,4 @@
-"""Rows that an asset's function hands over, as Arrow batches; and rows read, as it wants them."""
+"""Rows that an asset's function returns, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from zero_rename.committer.format.given_rows import TAKEN, reader_of
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows to be written, which can be gone through once.
+    """Rows to be written. They can be iterated only once.
 
-    :param schema: ``None`` where there is not even a batch without rows.
-    :param batches: those that have rows; an empty frame's columns have no types to go by.
-    :param empty: there is none.
+    :param schema: ``None`` if there is no batch, not even an empty one.
+    :param batches: those that have rows; the columns of an empty frame may have no types.
+    :param empty: there are no rows.
     """
 
     schema: pa.Schema | None
@@ -28,14 +28,15 @@ class Rows:
 
 
 def is_spark_frame(data: Any) -> bool:
-    """Whether ``data`` is a Spark data frame, of whichever kind; does not import Spark."""
+    """Return whether ``data`` is a Spark data frame, classic or of Connect; does not import
+    Spark."""
     return _library(data) == "pyspark" and type(data).__name__ == "DataFrame"
 
 
 def rows_of(data: Any) -> Rows:
-    """Rows in any of the forms that this package takes.
+    """Return rows in any form that this package takes as :class:`Rows`.
 
-    :raises InvalidInputError: it is in none of them.
+    :raises InvalidInputError: ``data`` has none of these forms.
     """
     reader = reader_of(data)
     if reader is None and isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):

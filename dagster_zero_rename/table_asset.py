@@ -1,4 +1,4 @@
-"""Decorator for an asset that is a table, with a backfill in one run and one commit."""
+"""Decorator for an asset that is a table: a backfill is one run and one commit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,8 +29,8 @@ def zero_rename_asset(
     metadata: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """As ``dagster.asset``, for a table of this package: a backfill of a range of partitions is one
-    run, and so one commit, unless ``backfill_policy`` says otherwise.
+    """Define an asset like ``dagster.asset``, for a table of this package. A backfill of a range of
+    partitions is one run, and so one commit, unless ``backfill_policy`` says otherwise.
 
     ::
 
@@ -39,22 +39,22 @@ def zero_rename_asset(
             return zero_rename.write(context, …)
 
     :param table: the table's name, as :meth:`.resource.ZeroRenameResource.write` takes it.
-    :param partition_expr: which partition a key is, as it takes it.
+    :param partition_expr: how a key becomes a partition, as for ``write``.
     :param mode: ``overwrite``, ``append`` or ``merge``.
     :param schema_mode: ``"merge"``: columns that only the rows have become the table's.
-    :param catalog: where the table is registered, as it takes it.
+    :param catalog: where the table is registered, as for ``write``.
     :param merge_on: with mode ``merge``, the key's columns; with ``delete_when``, ``latest_by`` and
-        ``across_partitions``, as it takes them. All these become the asset's metadata.
-    :param delete_when: of which rows the match is deleted: a text, ``op = 'D'``.
+        ``across_partitions``, as for ``write``. All these become the asset's metadata.
+    :param delete_when: a condition on the given rows, whose matches are deleted: ``op = 'D'``.
     :param latest_by: the column whose greatest value counts.
     :param across_partitions: whether rows match those of all partitions, and move.
     :param content: ``"rows"``: the same rows have the same data version in any order and files.
     :param layout: ``"delta"``: a Delta table; ``None``: the resource's.
-    :param metadata: more of that.
+    :param metadata: more metadata of the asset.
     :param given: further arguments of ``dagster.asset``.
-    :raises InvalidInputError: a mode that is none for an asset, no catalog, ``partition_expr``
-        without ``partitions_def``; or, in mode ``overwrite``, a format by which two partition keys
-        become one partition.
+    :raises InvalidInputError: the mode is not one for assets, the catalog is invalid,
+        ``partition_expr`` is given without ``partitions_def``; or, in mode ``overwrite``, the
+        format makes two partition keys one partition.
     """
     said = written_metadata(
         mode,

@@ -1,4 +1,4 @@
-"""Maintenance and checkpoints of tables as jobs that report on their runs."""
+"""Jobs that maintain or checkpoint tables, and report on their runs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from .failures import final_failures
 from .resource import ZeroRenameResource
 from .watch.asset_reference import RESOURCE
 
-#: Partitions that a report lists.
+#: The most partitions that a report lists.
 _LINES = 100
 
 
@@ -46,39 +46,41 @@ def maintenance_job(
     name: str = "zero_rename_maintenance",
     resource_key: str = RESOURCE,
 ) -> dg.JobDefinition:
-    """A job that looks after tables, whichever committer writes them: settles interrupted jobs,
-    aborts uploads that nobody will complete, and compares what is named with what is there. Of a
-    Delta table that this package has made it also removes files that nothing needs, and writes a
-    checkpoint that is due; another engine's is named, and left to it.
+    """Make a job that maintains tables of any committer: recover, purge, gc, verify.
 
-    Its report is Markdown on the run. It fails where only a person can help; what the store's
-    failures kept from being done, the next run tries. Where the resource has ``max_recompute``, it
-    notes what is not durable and would take longer to be made again.
+    It recovers interrupted jobs, aborts uploads that no job will complete, and compares the files
+    that are named with those in the store. In a Delta table that this package has made it also
+    removes files that nothing needs, and writes a checkpoint that is due. Another engine's table is
+    named, and left to that engine.
+
+    Its report is Markdown on the run. It fails if only a person can help; if the store's failures
+    kept it from something, the next run tries again. If the resource has ``max_recompute``, the
+    report notes what is not durable and would take longer to be made again.
 
     :param name: the job's.
-    :param tables: names: tables of this package, destinations of Hadoop's committers, with or
-        without a record of their runs, and directories, of which all that lies below is looked
-        after. ``None``: all below the resource's ``table_root``.
+    :param tables: names of tables of this package; of destinations of Hadoop's committers, with or
+        without a record of their runs; and of directories, in which all destinations below are
+        maintained. ``None``: all below the resource's ``table_root``.
     :param apply: act; ``False`` only reports what would be done.
-    :param foreign_older_than: abort uploads of other tools that are older, too.
-    :param patience: for how long an undecided job may be silent before it counts as dead; ``None``
-        takes each job's own. Of Delta tables only zero counts, which says that none is at work.
-    :param s3a_patience: silence after which a job of Hadoop's committers that no run's record
-        names counts as dead. Longer than the longest task: one that writes a file is silent.
-        ``None``: such a job stays unknown, and is left.
+    :param foreign_older_than: also abort uploads of other tools that are older than this.
+    :param patience: how long an undecided job may be silent before it counts as dead; ``None``
+        takes each job's own. For Delta tables only zero counts, which says that no job is at work.
+    :param s3a_patience: silence after which a job of Hadoop's committers that no run's record names
+        counts as dead. Longer than the longest task: one that writes a file is silent. ``None``:
+        such a job stays unknown, and is left.
     :param staging: where the directory and partitioned committers keep their pending sets
         (``fs.s3a.committer.staging.tmp.path``), as a path or an ``hdfs://`` URL.
-    :param buffer_dir: folders of the run's machine on which S3A buffers files
+    :param buffer_dir: folders of the run's machine in which S3A buffers files
         (``fs.s3a.buffer.dir``), separated by commas. What dead drivers left there is reported, and
-        folders of tasks whose job this run has settled are removed with ``apply=True``.
-    :param catalog: where tables are registered once their jobs are settled, ``glue://database``;
+        folders of tasks whose job this run has recovered are removed with ``apply=True``.
+    :param catalog: where tables are registered once their jobs are recovered, ``glue://database``;
         ``None``: the resource's; empty: none.
-    :param conflicts: what to do about runs that conflict over partitions, which are looked for
-        before anything is removed: ``report`` notes them, ``fail`` needs a person while one is not
+    :param conflicts: what to do about runs that conflict over partitions. The search for them comes
+        before anything is removed. ``report`` notes them; ``fail`` fails the run while one is not
         settled; a policy of :func:`.resolve_conflicts_job` settles them, in a Delta table also by
-        bringing back rows. ``None`` does not look.
-    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
-    :raises InvalidInputError: no catalog, or nothing to do about conflicts.
+        bringing back rows. ``None``: no search.
+    :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
+    :raises InvalidInputError: ``catalog`` or ``conflicts`` is invalid.
     """
     if catalog:
         check_catalog_of(catalog, len(tables or ()))
@@ -111,7 +113,7 @@ def maintenance_job(
                     with it.step():
                         it.notes += risks_of(delta_at(table), most, resource.client())
             except Exception as error:
-                # The others are looked after; this one is for who mends the program.
+                # Go on with the others. This one is a fault of the program, so log its traceback.
                 context.log.exception(table.root.url)
                 it = Upkeep(table.root.url, person=[f"{type(error).__name__}: {error}"])
             if not it.is_empty_rest:
@@ -153,21 +155,21 @@ def checkpoint_job(
     name: str = "zero_rename_checkpoint",
     resource_key: str = RESOURCE,
 ) -> dg.JobDefinition:
-    """A job that copies what lies only in the fast roots of Delta tables into the tables by jobs of
-    theirs, with the same rows. Who writes meanwhile goes first.
+    """Make a job that copies files from the data roots of Delta tables into the tables.
 
-    Its report is Markdown on the run. It fails where files are lost, or a table cannot be
-    checkpointed, once all that can be copied is.
+    It copies what lies only there, with the same rows, by jobs of its own. If another job changes a
+    partition at the same time, that job wins. Its report is Markdown on the run. It fails if files
+    are lost, or a table cannot be checkpointed, after all that can be copied is copied.
 
     :param tables: names; ``None``: all Delta tables below the resource's ``table_root`` that this
-        package has made, but those whose data root is temporary. A table of directories that is
+        package has made, except those whose data root is temporary. A table of directories that is
         named fails the run.
     :param order: which partitions of a table are copied first: ``creation``, the oldest, or
         ``latest``.
     :param apply: act; ``False`` only reports what would be done.
     :param name: the job's.
-    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
-    :raises InvalidInputError: no such order.
+    :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
+    :raises InvalidInputError: ``order`` is invalid.
     """
     first = choice("order", CheckpointOrder, order)
 
@@ -186,7 +188,7 @@ def checkpoint_job(
                     continue
                 done += [(table.root.url, it) for it in opened.checkpoint(order=first, apply=apply)]
             except Exception as error:
-                # The other tables are copied all the same.
+                # Go on with the other tables.
                 context.log.exception(table.root.url)
                 failed.append(f"`{table.root.url}`: {type(error).__name__}: {error}")
         lost = [(url, it) for url, it in done if it.action is CheckpointAction.LOST]
@@ -209,14 +211,15 @@ def checkpoint_job(
 
 
 def _is_left(table: DeltaTable) -> bool:
-    """Tell whether a table that nobody named has nothing that is to be made durable."""
+    """Return whether to leave out a table that was found by listing: it is another engine's, or its
+    data root is temporary."""
     if why_left(table):
         return True
     return (root := table.data_root) is not None and root.temporary
 
 
 def _of_checkpoint(done: Sequence[tuple[str, Checkpointed]], failed: Sequence[str]) -> str:
-    """A page about partitions, what needs a person first."""
+    """Return a page about partitions. What needs action comes first."""
     lines = ["# Checkpoint", "", *(f"* {line}" for line in failed[:_LINES])]
     if not done:
         return "\n".join([*lines, "", "Nothing lies only in a fast root."])
@@ -242,10 +245,10 @@ def _opened(resource: ZeroRenameResource, tables: Sequence[str] | None) -> list[
 def _destinations(
     resource: ZeroRenameResource, tables: Sequence[str] | None, failed: list[Upkeep]
 ) -> list[Destination]:
-    """Tell what is to be looked after.
+    """Return the destinations to maintain.
 
-    :param failed: gets what is to be said of a table that cannot be looked at: it does not keep
-        the others from being looked after.
+    :param failed: gets the report of each table that cannot be read, so that the others are
+        maintained.
     """
     if tables is None:
         return resource.destinations()
@@ -261,8 +264,8 @@ def _destinations(
 def _slips(
     resource: ZeroRenameResource, tables: Sequence[str] | None, done: Sequence[Upkeep]
 ) -> dict[str, str]:
-    """Return the names, and URLs, at which there was nothing: by a slip in one, nobody would ever
-    look after the table that is meant."""
+    """Return the names, with URLs, at which nothing was found. A name may be a typing error, and
+    the table that was meant would never be maintained."""
     urls = {name: resource.table(name).root.url for name in tables or ()}
     return {
         name: url
@@ -272,7 +275,7 @@ def _slips(
 
 
 def _is_registered(place: Destination) -> bool:
-    """Say whether what lies there is registered in a catalog."""
+    """Return whether a destination is registered in a catalog."""
     return place.is_table or place.is_delta
 
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def rival_wait(step: AssetStep, longest: float | None) -> RivalWait | None:
-    """Make a step's wait, which says in the run's log whom it is for; ``None``: it does not wait.
+    """Make a step's wait, which logs the runs that it waits for. ``None``: the step does not wait.
 
-    :param longest: seconds; ``None`` and 0: not at all.
+    :param longest: seconds; ``None`` and 0: it does not wait.
     """
     return RivalWait(longest, log=step.step.log) if longest else None
 
@@ -28,14 +28,15 @@ def wait_for_others(
     mode: Mode,
     on_conflict: str,
 ) -> float:
-    """Wait as long as jobs of other runs are at work on a step's partitions. Nothing is open
-    meanwhile, so nobody waits for a step that waits.
+    """Wait while jobs of other runs are at work on a step's partitions.
 
-    :param partitions: as the table spells them; none: any.
-    :param longest: seconds; ``None`` and 0: not at all.
+    The step has no open job during the wait, so no other run waits for it.
+
+    :param partitions: as the table spells them; empty: any.
+    :param longest: seconds; ``None`` and 0: it does not wait.
     :returns: the seconds of waiting.
-    :raises CommitConflictError: one is at work after all that time, under *fail*. The other
-        policies decide as the job commits.
+    :raises CommitConflictError: a job is still at work after all that time, under *fail*. The other
+        policies decide when the job commits.
     """
     waiting = rival_wait(step, longest)
     if waiting is None:
