@@ -1,9 +1,9 @@
-"""Detection of credentials, and keeping them off command lines and out of logs.
+"""Detection of credentials, to keep them off command lines and out of logs.
 
-What goes on spark-submit's command line is visible to every user of the machine
-(``/proc/<pid>/cmdline``) and lands in the task's log: the apache-spark provider masks only
-names that contain ``secret`` or ``password``, so ``fs.s3a.access.key``, ``session.token``,
-``encryption.key`` and ``--token=`` appear there in clear.
+Every user of the machine can read spark-submit's command line (``/proc/<pid>/cmdline``), and it is
+written to the task's log. The apache-spark provider masks only names that contain ``secret`` or
+``password``: the values of ``fs.s3a.access.key``, ``session.token``, ``encryption.key`` and
+``--token=`` appear in the log unmasked.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 from ...committer.errors import InvalidInputError
 
-#: A name that ends so holds a credential. Endings, because names that merely contain such a
-#: word are references: ``secretKeyRef``, ``token.binding``, ``oauthTokenFile``.
+#: Endings of names that hold a credential. Only endings: a name with such a word elsewhere is a
+#: reference, such as ``secretKeyRef``, ``token.binding``, ``oauthTokenFile``.
 _NAME = re.compile(
     r"""(?xi)
     (?: access[._\-]?key(?:[._\-]?id)?
@@ -26,22 +26,22 @@ _NAME = re.compile(
     ) $"""
 )
 _ACCESS_KEY_ID = re.compile(r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])")
-#: The password of a URL: of ``redis://:…@`` too, and one that has an ``@`` itself.
+#: The password of a URL, also in ``redis://:…@``, and also if the password itself has an ``@``.
 _URL_USER = re.compile(r"(?<=://)([^\s/@:]*+:)([^\s/]+)@")
-# What comes before a value: possessive and anchored, so that a long line costs linear time. Values
-# are looked for where the name is a credential's only: in ``user=a;password=b`` that of ``user``
-# would hide the other.
+# The name before a value. It is possessive and anchored, so that a long line costs linear time.
+# Only values after a credential's name are searched: in ``user=a;password=b`` the value of ``user``
+# would include the other one.
 _NAMED = re.compile(
     r"""(?<![\w.\-]) (?: ([\w.\-]++)\s*+=\s*+ | (?<!\S)(--?[\w.\-]++)[ \t]++(?!-) )""", re.VERBOSE
 )
 _MEMBER = re.compile(r""""([\w.\-]++)"\s*+:\s*+"([^"]*)\"""")
 _VALUE = re.compile(r""""[^"\n]*"|'[^'\n]*'|\S+""")
-#: Values that say whether or how, not what.
+#: Values that are switches or references, not credentials.
 _HARMLESS = re.compile(r"(?i)true|false|none|null||arn:aws[\w-]*:kms:.*|alias/.*")
 _MASK = "******"
-#: What parts the values in a text.
+#: Separators between the values in a text.
 _BETWEEN = re.compile(r"""[\s=,;"']+""")
-#: Characters of a secret that is no word of a text by chance.
+#: Length from which a secret cannot be part of a text by chance.
 _LONG = 16
 
 _REMEDY = (
@@ -52,7 +52,7 @@ _REMEDY = (
 
 
 def looks_like_credential(name: str, value: Any) -> bool:
-    """Whether a setting of this name and value holds a credential.
+    """Return whether a setting with this name and value holds a credential.
 
     References to secrets (files, Kubernetes secret keys, KMS key ARNs) and switches do not.
     """
@@ -63,8 +63,11 @@ def looks_like_credential(name: str, value: Any) -> bool:
 
 
 def holds_credential(text: str) -> bool:
-    """Whether ``text`` carries a credential: an access key id, a URL with a password, or a
-    ``name=value`` of such a name, as in ``-Dfs.s3a.secret.key=…``, ``--token=…`` and JSON."""
+    """Return whether ``text`` contains a credential.
+
+    That is an access key id, a URL with a password, or a value with a credential's name, as in
+    ``-Dfs.s3a.secret.key=…``, ``--token=…`` and JSON.
+    """
     if _ACCESS_KEY_ID.search(text) or _URL_USER.search(text):
         return True
     members = ((name, value) for name, value in _MEMBER.findall(text) if _NAME.search(name))
@@ -74,8 +77,10 @@ def holds_credential(text: str) -> bool:
 
 
 def _values(text: str) -> Iterator[tuple[int, int]]:
-    """Where the values of credential-shaped names begin and end: of ``name=value``, separated by
-    anything, and of ``--name value``."""
+    """Yield the start and end of each value with a credential's name.
+
+    The forms are ``name=value``, with any separator between several, and ``--name value``.
+    """
     end = 0
     for found in _NAMED.finditer(text):
         if found.start() < end or not _NAME.search(found[1] or found[2]):
@@ -91,7 +96,7 @@ def _harmless(value: str) -> bool:
 
 
 def refuse_in_settings(settings: Mapping[str, Any] | None, where: str) -> None:
-    """Refuse credentials in Spark settings or environment variables bound for a command line.
+    """Refuse credentials in Spark settings or environment variables of a command line.
 
     :param where: the operator's argument, for the message.
     :raises InvalidInputError: names the setting, never its value.
@@ -117,9 +122,9 @@ def refuse_in_arguments(arguments: Iterable[Any] | None, where: str) -> None:
 
 
 def holds_one_of(text: str, secrets: Collection[str]) -> bool:
-    """Whether a secret is a value in ``text``, whatever its name is; a long one, anywhere in it.
+    """Return whether a secret is a value in ``text``, with any name; a long one, anywhere in it.
 
-    :param secrets: those under four characters are no secrets, as :func:`mask` takes them.
+    :param secrets: texts under four characters do not count, as in :func:`mask`.
     """
     values = {*_BETWEEN.split(text), *(half for half in text.partition("=")), text}
     return any(
@@ -130,7 +135,7 @@ def holds_one_of(text: str, secrets: Collection[str]) -> bool:
 
 
 def refuse_values(words: Sequence[str], secrets: Collection[str]) -> None:
-    """Refuse a command line that holds one of some secrets.
+    """Refuse a command line that contains one of some secrets.
 
     :raises InvalidInputError: names the option, the setting or the position, never the value.
     """
@@ -154,10 +159,10 @@ def _refused(what: str) -> InvalidInputError:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """``text`` without the given secrets, and without values of credential-shaped names.
+    """Return ``text`` with asterisks for the given secrets and for values with a credential's name.
 
-    :param secrets: values to hide wherever they appear; those under four characters are left,
-        as they would blacken ordinary words.
+    :param secrets: values to hide anywhere in the text; those under four characters stay, since
+        they could be part of ordinary words.
     """
     for secret in sorted((s for s in secrets if len(s) >= 4), key=len, reverse=True):
         text = text.replace(secret, _MASK)

@@ -1,4 +1,4 @@
-"""Marks by which a service's jobs are known as those of a run, whoever looks for them."""
+"""Marks in the names of a service's jobs, by which any process finds the jobs of a run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ _MARK = re.compile(r"(?<![0-9A-Za-z])zr-([0-9a-f]{16})-([0-9a-f]{8})-(\d{1,6})(?
 
 @dataclass(frozen=True)
 class JobMark:
-    """One try of a run, as a text that fits into the name, the token and the tags of a job of any
-    service: letters, digits and hyphens, 34 at most.
+    """One attempt of a run, as a text for the name, the token and the tags of a service's job.
 
-    It is made of what every try of the run knows, so that a job is found again without anything
-    that the try which started it would have had to write down.
+    The text has at most 34 letters, digits and hyphens, which every service takes. It is made of
+    facts that every attempt of the run knows. So a later attempt finds the job again, even if the
+    attempt that started it wrote nothing down.
 
     :param load: digest of the table and of the run's idempotency key.
-    :param series: digest of what the tries since the run was made or cleared have in common.
-    :param number: of the try.
+    :param series: digest of :attr:`.TaskRun.series`, the same in all attempts since the run was
+        made or its task cleared.
+    :param number: of the attempt.
     """
 
     load: str
@@ -28,13 +29,18 @@ class JobMark:
 
     @staticmethod
     def of(table: str, idempotency_key: str, series: str | None, number: int) -> JobMark:
-        """:param table: the root's URL: two deployments may have runs of the same name."""
+        """Make the mark of an attempt.
+
+        :param table: the root's URL: two deployments may have runs of the same name.
+        :param series: of the attempt (:attr:`.TaskRun.series`).
+        :param number: of the attempt.
+        """
         load = sha256(f"{table}\0{idempotency_key}".encode()).hexdigest()[:16]
         return JobMark(load, sha256((series or "").encode()).hexdigest()[:8], number)
 
     @staticmethod
     def find(text: str) -> JobMark | None:
-        """The mark in a job's name; ``None`` for a job of somebody else."""
+        """Return the mark in a job's name; ``None`` if it has none: then it works for no run."""
         found = _MARK.search(text)
         return JobMark(found[1], found[2], int(found[3])) if found else None
 
@@ -42,16 +48,16 @@ class JobMark:
         return f"zr-{self.load}-{self.series}-{self.number}"
 
     def after(self, name: str, longest: int, separator: str = " ") -> str:
-        """A job's own name with this mark, cut to the service's limit."""
+        """Return a job's own name with this mark; the name is cut to the service's limit."""
         room = longest - len(f"{separator}{self}")
         return f"{name[:room]}{separator}{self}"
 
 
 @dataclass(frozen=True)
 class MarkedJob:
-    """A job that a service runs for a run of ours.
+    """A service's job with a mark: it works for a run.
 
-    :param id: the service's.
+    :param id: the service's id of the job.
     """
 
     id: str

@@ -1,8 +1,8 @@
-"""Folders of this machine in which a job of Hadoop's committers keeps files before their commit.
+"""Folders of this machine where a job of Hadoop's committers keeps files before their commit.
 
-The papers' security section: rows that wait on a local disk have the rights of their folder, not
-those of the bucket. Others who may read it see rows before and without their table; others who may
-write it change what is committed.
+As the papers' security sections say: rows that wait on a local disk have the access rights of their
+folder, not those of the bucket. A user who may read the folder sees the rows before the commit, and
+without any right to the table. A user who may write it can change what is committed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from ...s3a.hadoop.settings import STAGING_KEY, Committer
 
 BUFFER_KEY = "fs.s3a.buffer.dir"
 _log = logging.getLogger(__name__)
-#: Rights of a directory by which its group, or anybody, comes to what lies in it.
+#: Mode bits by which the group or all users may enter a directory.
 _ENTERED_BY_OTHERS = 0o011
 
 
 def warn_of_open_folders(committer: Committer, settings: Mapping[str, Setting]) -> None:
-    """Log a warning of each folder that others on this machine may enter, before a job whose driver
-    runs here is submitted.
+    """Log a warning for each folder that other users of this machine may enter.
+
+    It is called before a job is submitted whose driver runs on this machine.
 
     :param settings: those in force.
     """
@@ -40,14 +41,16 @@ def warn_of_open_folders(committer: Committer, settings: Mapping[str, Setting]) 
 
 
 def is_open(folder: Path) -> bool:
-    """Whether others may come to files in a folder, there already or still to be made: none of the
-    directories that lead to it is closed to them."""
+    """Return whether other users may enter a folder, even one that does not exist yet.
+
+    They may if none of the directories on its path is closed to them.
+    """
     there = [it for it in (folder, *folder.parents) if os.path.isdir(it)]
     return all(it.stat().st_mode & _ENTERED_BY_OTHERS for it in there)
 
 
 def _folders(committer: Committer, settings: Mapping[str, Setting]) -> Iterator[tuple[str, Path]]:
-    """Folders by their settings: those that somebody named, and Hadoop's own if it is there."""
+    """Yield settings and their folders: the configured ones, and Hadoop's default if it exists."""
     staging = settings.get(STAGING_KEY)
     if committer.is_staging and staging is not None and staging.origin != DEFAULT:
         default = settings.get("fs.defaultFS")
@@ -66,7 +69,10 @@ def _folders(committer: Committer, settings: Mapping[str, Setting]) -> Iterator[
 
 
 def _default_buffer() -> Path | None:
-    """Hadoop's own folder for blocks, by this process's user; ``None`` for a user without name."""
+    """Return Hadoop's default folder for blocks, for this process's user.
+
+    :return: ``None`` if the user has no name.
+    """
     try:
         return Path("/tmp", f"hadoop-{getpass.getuser()}", "s3a")
     except (KeyError, OSError):
@@ -74,8 +80,10 @@ def _default_buffer() -> Path | None:
 
 
 def _local(value: str, is_default_local: bool) -> Path | None:
-    """The folder of this machine that a setting names; ``None`` for another file system, and where
-    variables or a relative path leave it open."""
+    """Return the folder of this machine that a setting names.
+
+    :return: ``None`` for another file system, and for a path with variables or a relative path.
+    """
     path = re.sub(r"^file:(//[^/]*)?", "", value)
     named = value.startswith("file:") or is_default_local
     return Path(path) if named and path.startswith("/") and "$" not in path else None

@@ -1,5 +1,7 @@
-"""This package as a file: the zip that spark-submit hands to executors (``--py-files``), and the
-wheel that services install which take no zip."""
+"""This package as a file: a zip for spark-submit (``--py-files``), and a wheel.
+
+The wheel is for services that install wheels and take no zip.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,18 @@ from ...committer.errors import InvalidInputError
 if TYPE_CHECKING:
     from ...committer.store.requests import Step
 
-#: What a Spark application needs. The sub-packages for Airflow stay at home.
+#: Sub-packages that a Spark application needs. Those for Airflow are not sent.
 _PARTS = ("committer", "log", "layouts", "tables", "s3a", "spark")
 _DISCOVERED = "pyspark_zero_rename.py"
 _NAME = "airflow-provider-zero-rename"
-#: Fixed, so that equal sources make equal files.
+#: A fixed date, so that equal sources make equal files.
 _DATE = (2020, 1, 1, 0, 0, 0)
 
 
 def build_zip(folder: Path) -> Path:
     """Write ``zero_rename.zip`` from the installed package.
 
-    A zip given by ``--py-files`` is not searched for data sources: the application calls
+    Spark does not search a zip of ``--py-files`` for data sources: the application must call
     ``zero_rename.spark.register(spark)``.
 
     :param folder: where to write it.
@@ -45,7 +47,7 @@ def build_zip(folder: Path) -> Path:
             remedy="Install it there as well, and give ship_package=False.",
         )
     sources["zero_rename/__init__.py"] = root
-    # Beside the package where it is installed, and in it in a checkout.
+    # Beside the package if it is installed, and inside it in a checkout.
     for place in (package.parent, package):
         if (place / _DISCOVERED).is_file():
             sources[_DISCOVERED] = place / _DISCOVERED
@@ -58,10 +60,11 @@ def build_zip(folder: Path) -> Path:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Write a wheel of what a Spark application needs of the installed package.
+    """Write a wheel with the parts of the installed package that a Spark application needs.
 
-    It asks for what the package asks for without extras, so that pip installs boto3 and pyarrow
-    where they are older. Its form is that of the PyPA's binary distribution format, 1.0.
+    Its requirements are those of the package without extras, so that pip installs newer versions of
+    boto3 and pyarrow if the installed ones are too old. It has the PyPA's binary distribution
+    format, 1.0.
 
     :param folder: where to write it.
     :raises InvalidInputError: the installed package is not there as files, or has no metadata.
@@ -108,7 +111,7 @@ def _recorded(name: str, content: bytes) -> str:
 
 
 def put_once(key: str, content: bytes) -> Step[bool]:
-    """Write an object unless it is there; whether it is there now."""
+    """Write an object unless it exists. Return whether it exists now."""
     from ...committer.store.requests import Done, Found, Head, Put
 
     if isinstance((yield from Head(key)), Found):

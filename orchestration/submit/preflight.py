@@ -1,10 +1,9 @@
-"""Environment of spark-submit, and checks of what can be known to be missing before it starts.
+"""Environment of spark-submit, and checks for missing parts before it starts.
 
-Which Java, Spark and packages will do is Spark's side to say (:mod:`~.spark.startup`); what a
-submitter adds is which spark-submit is started and which Python its workers run. Spark itself
-reports these late and badly: a missing Java as a shell error, an interpreter without the package
-as ``DATA_SOURCE_NOT_FOUND``, ``venv/bin/spark-submit`` started by path as ``Could not find valid
-SPARK_HOME``.
+:mod:`~.spark.startup` checks Java, Spark and packages. This module chooses which spark-submit is
+started and which Python its workers run. Spark itself reports what is missing late and badly: a
+missing Java as a shell error, an interpreter without the package as ``DATA_SOURCE_NOT_FOUND``, and
+``venv/bin/spark-submit`` started by path as ``Could not find valid SPARK_HOME``.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
 
 def find_spark(environ: Mapping[str, str], binary: str = "spark-submit") -> dict[str, str]:
-    """The variables that make ``binary`` be found, on top of ``environ``.
+    """Return the variables, on top of ``environ``, with which ``binary`` is found.
 
-    A Spark that the environment names (``SPARK_HOME``, or another spark-submit on PATH) is
-    left alone. Else it is that of this interpreter's ``pyspark``: its folder of scripts comes
-    first on PATH, and SPARK_HOME is set, without which the script does not find its Spark.
+    A Spark that the environment names (``SPARK_HOME``, or another spark-submit on PATH) is used as
+    it is. Otherwise Spark is that of this interpreter's ``pyspark``: its folder of scripts comes
+    first on PATH, and SPARK_HOME is set, since the script does not find its Spark without it.
 
     :raises InvalidInputError: there is no Spark, no Java for it, or one of the two is too old.
     """
@@ -41,7 +40,7 @@ def find_spark(environ: Mapping[str, str], binary: str = "spark-submit") -> dict
         return {}
     home = spark_home(environ)
     if named and not (home / "bin" / "spark-submit").is_file():
-        # Every spark-submit would start this one, and end with the shell's 127.
+        # Every spark-submit would start the one in SPARK_HOME, and end with the shell's 127.
         raise InvalidInputError(
             f"SPARK_HOME={home} holds no bin/spark-submit; nothing was submitted.",
             remedy=f"Unset it, or point it at a Spark's folder. {SPARK_REMEDY}",
@@ -61,8 +60,9 @@ def find_spark(environ: Mapping[str, str], binary: str = "spark-submit") -> dict
 
 
 def submitting_home(environ: Mapping[str, str], binary: str = "spark-submit") -> Path:
-    """The folder of the Spark whose ``binary`` is started in an environment: ``$SPARK_HOME``, which
-    its script prefers, else the folder that holds the script's own.
+    """Return the folder of the Spark that ``binary`` starts in an environment.
+
+    It is ``$SPARK_HOME``, which the script prefers, or else the folder above the script's own.
 
     :raises InvalidInputError: there is no Spark.
     """
@@ -73,11 +73,11 @@ def submitting_home(environ: Mapping[str, str], binary: str = "spark-submit") ->
 
 
 def choose_python(environ: Mapping[str, str], conf: Mapping[str, object]) -> dict[str, str]:
-    """The variables that make Spark's Python workers run this interpreter.
+    """Return the variables with which Spark's Python workers run this interpreter.
 
-    Spark looks data sources up under ``PYSPARK_PYTHON``, else ``python3`` on PATH, which in a
-    virtual environment that is not activated is another one. A choice made in the environment
-    or by ``spark.pyspark.python`` is left alone.
+    Spark searches data sources with ``PYSPARK_PYTHON``, or else with ``python3`` on PATH. If a
+    virtual environment is not activated, the latter is another interpreter. A choice in the
+    environment or in ``spark.pyspark.python`` stays as it is.
     """
     if environ.get("PYSPARK_PYTHON") or "spark.pyspark.python" in conf:
         return {}
@@ -85,14 +85,14 @@ def choose_python(environ: Mapping[str, str], conf: Mapping[str, object]) -> dic
 
 
 def check_python(interpreter: str, shipped: bool) -> None:
-    """See that a Python worker on this host can import what the writer needs.
+    """Check that a Python worker on this host can import the packages that the writer needs.
 
-    :param shipped: the package itself comes by ``--py-files``.
+    :param shipped: this package itself comes by ``--py-files``.
     :raises InvalidInputError: the interpreter does not run, or lacks a package.
     """
     if interpreter == sys.executable:
         return
-    # Under spark-submit pyspark comes from SPARK_HOME, installed or not.
+    # Under spark-submit, pyspark comes from SPARK_HOME, even if it is not installed.
     needed = ["boto3", "pyarrow"] + ([] if shipped else ["zero_rename"])
     remedy = f"Unset PYSPARK_PYTHON to use {sys.executable}, or name a Python that exists."
     missing = missing_packages(interpreter, needed, remedy)
@@ -111,14 +111,14 @@ def _first(folder: Path, environ: Mapping[str, str]) -> str:
 
 
 def check_files(**given: str | None) -> None:
-    """See that the files of spark-submit's arguments exist, as far as this machine can know.
+    """Check that the files of spark-submit's arguments exist, if they are on this machine.
 
-    A path without a scheme is one of the machine that submits
-    (``org.apache.spark.util.Utils.resolveURI``), whatever the master and the deploy mode.
+    A path without a scheme is on the machine that submits
+    (``org.apache.spark.util.Utils.resolveURI``), for any master and deploy mode.
 
-    :param given: by the operator's argument, paths separated by commas, each perhaps with a
-        ``#name`` or a wildcard.
-    :raises InvalidInputError: names the first that is missing.
+    :param given: by the operator's argument, paths separated by commas; a path may have a ``#name``
+        or a wildcard.
+    :raises InvalidInputError: a file is missing; the error names the first.
     """
     for argument, paths in given.items():
         for named in (paths or "").split(","):
@@ -133,7 +133,7 @@ def check_files(**given: str | None) -> None:
 
 
 def _on_this_machine(named: str) -> str | None:
-    """A path's file on this machine; ``None`` where it is elsewhere, or no path at all."""
+    """Return the file of a path on this machine; ``None`` for another place or an empty path."""
     if not named:
         return None
     if _SCHEME.match(named) is None:

@@ -1,4 +1,4 @@
-"""Files that only their owner can read: a submission's folder, and Spark's properties in it."""
+"""Private files of a submission: a folder, and Spark's properties file in it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _PREFIX = "zero-rename-"
-#: Locked as long as the folder's owner lives, however that ends; also across containers that
-#: share the folder, where a process id says nothing.
+#: File that the folder's owner locks. The lock ends with the process, in any case; it also works
+#: between containers that share the folder, where a process id means nothing.
 _LOCK = "owner.lock"
-#: YARN writes a container's environment into a script, as it is between double quotes
-#: (``ContainerLaunch.UnixShellScriptBuilder.env``): what bash reads there as more than itself.
+#: Characters with a special meaning to bash between double quotes. YARN writes a container's
+#: environment into a script like that, without escaping it
+#: (``ContainerLaunch.UnixShellScriptBuilder.env``).
 _SHELL = re.compile(r'["$`\\]')
-#: The setting whose pattern :func:`redaction` widens.
+#: The setting with the pattern that :func:`redaction` extends.
 REDACTION = "spark.redaction.regex"
-#: The setting that ``--py-files`` stands for; Spark drops it where there is that option.
+#: The setting of the option ``--py-files``; Spark ignores it if the option is given.
 PY_FILES = "spark.submit.pyFiles"
-#: Spark's own pattern, the underscores of AWS_ACCESS_KEY_ID, and the key of OpenLineage's service,
-#: for its UI and event log.
+#: Names whose values Spark's UI and event log hide: Spark's own pattern, with underscores for
+#: AWS_ACCESS_KEY_ID, and the key of OpenLineage's service.
 _REDACTION = "(?i)secret|password|token|access[._]?key|api[._]?key"
 
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """A folder of mode 0700 in the temporary folder, removed at the end.
+    """Make a folder of mode 0700 in the temporary folder; remove it at the end of the block.
 
-    A properties file with keys lies in it, which a worker that is killed with -9 cannot remove:
-    the next submission on this host does.
+    It holds a properties file with keys. A worker that is killed with -9 cannot remove it: the
+    next submission on this host does.
     """
     remove_orphans(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
@@ -43,10 +44,11 @@ def private_folder() -> Iterator[Path]:
 
 
 def remove_orphans(parent: Path) -> list[Path]:
-    """Remove the folders of dead owners.
+    """Remove the folders of dead processes.
 
-    :returns: those that were removed. One that another user owns is left, as is one whose lock
-        is not there yet: it has no secret either.
+    A folder of another user stays, and a folder without a lock file: it holds no secret yet.
+
+    :return: the folders that were removed.
     """
     removed = []
     for folder in parent.glob(f"{_PREFIX}*"):
@@ -55,7 +57,7 @@ def remove_orphans(parent: Path) -> list[Path]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder)
         except OSError:
-            continue  # Its owner lives, or another one removes it.
+            continue  # Its owner lives, or another process removes it.
         removed.append(folder)
     return removed
 
@@ -63,11 +65,12 @@ def remove_orphans(parent: Path) -> list[Path]:
 def write_properties(folder: Path, settings: Mapping[str, str], base: Path | None) -> Path:
     """Write a properties file of mode 0600.
 
-    Spark reads one properties file, and with one given it does not read
-    ``conf/spark-defaults.conf``: so what it would have read is copied to the front.
+    Spark reads only one properties file. If one is given, it does not read
+    ``conf/spark-defaults.conf``, so the content of the file that it would have read is copied
+    first.
 
-    :param settings: win over those of ``base``.
-    :param base: the file that is replaced, or ``None``.
+    :param settings: they win over those of ``base``.
+    :param base: the file that Spark would have read, or ``None``.
     """
     lines = [] if base is None else [base.read_text("utf-8").rstrip("\n")]
     lines += [f"{_escape(key, True)}={_escape(value)}" for key, value in settings.items()]
@@ -79,7 +82,7 @@ def write_properties(folder: Path, settings: Mapping[str, str], base: Path | Non
 
 
 def default_properties(environ: Mapping[str, str]) -> Path | None:
-    """The ``spark-defaults.conf`` that spark-submit would read in this environment."""
+    """Return the ``spark-defaults.conf`` that spark-submit would read; ``None``: there is none."""
     folder = environ.get("SPARK_CONF_DIR")
     if not folder and environ.get("SPARK_HOME"):
         folder = f"{environ['SPARK_HOME']}/conf"
@@ -90,11 +93,11 @@ def default_properties(environ: Mapping[str, str]) -> Path | None:
 def cluster_settings(
     master: str, driver: Mapping[str, str], executors: Mapping[str, str]
 ) -> dict[str, str]:
-    """The settings that carry environment variables to a cluster.
+    """Return the settings that pass environment variables to a cluster.
 
-    :param master: Spark's master URL; the driver's variables need a way of their own only
-        where the cluster starts the driver.
-    :param driver: variables of a driver that runs in the cluster; empty for one that does not.
+    :param master: Spark's master URL.
+    :param driver: variables of the driver if the cluster starts it, else empty: then it has the
+        environment of spark-submit.
     :param executors: variables of the executors.
     """
     prefix = (
@@ -108,15 +111,17 @@ def cluster_settings(
 
 
 def redaction(theirs: str | None) -> str:
-    """The pattern of what Spark's UI and event log hide: the user's, or Spark's own, and what
-    hides the variables that carry credentials."""
+    """Return the pattern of names whose values Spark's UI and event log hide.
+
+    It is the user's pattern, or Spark's own, extended by the variables with credentials.
+    """
     if theirs and theirs.endswith(_REDACTION):
         return theirs  # It hides them already.
     return f"(?:{theirs})|{_REDACTION}" if theirs else _REDACTION
 
 
 def _escape(text: str, key: bool = False) -> str:
-    """As ``java.util.Properties`` reads it back."""
+    """Escape a key or a value for ``java.util.Properties``."""
     escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     escaped = escaped.replace("\t", "\\t")
     if key:

@@ -1,7 +1,8 @@
-"""Jobs of services as they can be seen before one of Hadoop's committers writes in them.
+"""Settings of services' jobs, as they can be read before one of Hadoop's committers writes.
 
-Each function looks at a request, or at what the service says of what its job will run on. What
-cannot be seen is a sentence; what would start a driver again is refused.
+Each function reads a request, or the service's description of the job's environment. For a setting
+that cannot be read it returns a sentence. It refuses a job whose driver the service would start
+again.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from .shared_volumes import pods_mounts
 def described(
     client: Any, who: str, what: str, **where: str
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Ask a service to describe what its job will run on.
+    """Ask a service to describe the environment of its job.
 
-    :param client: boto3's, of the service.
-    :param who: asks, for the sentence.
-    :param what: the call, by boto3's name of it.
-    :returns: the answer, and why there is none, a sentence; an error of another kind than missing
-        rights says itself what is wrong.
+    :param client: a boto3 client of the service.
+    :param who: the one who asks, for the sentence.
+    :param what: boto3's name of the call.
+    :param where: the arguments of the call.
+    :return: the answer; and, if a right is missing, a sentence that says so. Any other error is
+        raised.
     """
     try:
         return getattr(client, what)(**where), ()
@@ -48,11 +50,13 @@ def described(
 def seen_by_words(
     words: Sequence[str], release: str, behind: tuple[Layer, ...], *unseen: str
 ) -> ServiceJob:
-    """Return what is seen of a job of EMR by the words of its spark-submit.
+    """Read the settings of an EMR job from the words of its spark-submit.
 
-    :param release: its label; ``""`` where it could not be seen.
-    :param behind: configurations of the service, which count where the words say nothing.
-    :raises InvalidInputError: a release that cannot run it.
+    :param words: the words after ``spark-submit``.
+    :param release: the label of the EMR release; ``""`` if it could not be read.
+    :param behind: configurations of the service, for settings that the words do not give.
+    :param unseen: sentences about what could not be read.
+    :raises InvalidInputError: the release cannot run the job.
     """
     said, missing = dict[str, str](), list(unseen)
     for option, value, _ in options_of(words):
@@ -74,18 +78,20 @@ def seen_by_driver(
     behind: tuple[Layer, ...] = (),
     *unseen: str,
 ) -> ServiceJob:
-    """Return what is seen of a job of EMR by its ``job_driver``.
+    """Read the settings of an EMR job from its ``job_driver``.
 
     :param driver: as :func:`~.service_words.spark_driver` returns it.
     :param overrides: the job's ``configuration_overrides``.
-    :param release: and ``behind`` as :func:`seen_by_words` takes them.
-    :raises InvalidInputError: as it does; or quotes that are not closed.
+    :param release: as for :func:`seen_by_words`.
+    :param behind: as for :func:`seen_by_words`.
+    :param unseen: sentences about what could not be read.
+    :raises InvalidInputError: as :func:`seen_by_words`; or quotes are not closed.
     """
     configured = (overrides or {}).get("applicationConfiguration")
     try:
         words = shlex.split(str(driver.get("sparkSubmitParameters", "")))
     except ValueError as error:
-        # Without its text, which may hold a secret.
+        # The error does not show the parameters, which may hold a secret.
         raise InvalidInputError(
             f"sparkSubmitParameters of job_driver cannot be told apart: {error}. Nothing was "
             "submitted.",
@@ -96,10 +102,10 @@ def seen_by_driver(
 
 
 def refuse_serverless_repeats(config: Mapping[str, Any]) -> None:
-    """Refuse a job of EMR Serverless whose driver is started again.
+    """Refuse a job of EMR Serverless whose driver the service would start again.
 
-    :param config: ``retryPolicy`` and ``mode`` of the request.
-    :raises SettingsRefusedError: it would be.
+    :param config: the request's arguments, with ``retryPolicy`` and ``mode``.
+    :raises SettingsRefusedError: the service would start the driver again.
     """
     attempts = (config.get("retryPolicy") or {}).get("maxAttempts", 1)
     refuse_repeats("config['retryPolicy']['maxAttempts']", attempts, attempts != 1)
@@ -108,12 +114,14 @@ def refuse_serverless_repeats(config: Mapping[str, Any]) -> None:
 
 
 def seen_glue_job(job: Mapping[str, Any], arguments: Mapping[str, Any], *unseen: str) -> ServiceJob:
-    """Return what is seen of a job of Glue.
+    """Read the settings of a Glue job.
 
-    :param job: its own definition, empty where it could not be seen.
-    :param arguments: those of the run, which win over the job's own.
-    :raises SettingsRefusedError: it is run again, or an argument lets Glue's committer write.
-    :raises InvalidInputError: a version that cannot run it.
+    :param job: its definition; empty if it could not be read.
+    :param arguments: of the run; they win over the job's own.
+    :param unseen: sentences about what could not be read.
+    :raises SettingsRefusedError: Glue would run it again, or an argument lets Glue's committer
+        write.
+    :raises InvalidInputError: the Glue version cannot run the job.
     """
     missing = list(unseen)
     retries = int(job.get("MaxRetries") or 0)

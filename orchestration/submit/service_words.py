@@ -1,4 +1,4 @@
-"""Words and settings that a submission to a service gets besides its user's own."""
+"""Words and settings that are added to a user's request to a service."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ from ...committer.format.handoff import HANDOFF, HANDOFF_SETTING
 from .credentials import holds_one_of, looks_like_credential
 from .properties import PY_FILES
 
-#: A word as a shell tells them apart.
+#: A word, as a shell would split the text.
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"'])+""")
 #: Options of spark-submit without a value (``org.apache.spark.launcher.SparkSubmitOptionParser``).
 _SWITCHES = {
     *("--help", "-h", "--load-spark-defaults", "--supervise", "--usage-error"),
     *("--verbose", "-v", "--version"),
 }
-#: Characters of ``sparkSubmitParameters`` (API references of EMR Serverless and EMR on EKS), and of
-#: one of a step's words (that of EMR, HadoopJarStepConfig).
+#: The most characters of ``sparkSubmitParameters`` (API references of EMR Serverless and EMR on
+#: EKS), and of one word of a step (API reference of EMR, HadoopJarStepConfig).
 _LONGEST_PARAMETERS, _LONGEST_WORD = 102_400, 10_280
-#: Values that EMR takes out of Secrets Manager itself, and Databricks out of a scope of secrets;
-#: those of Databricks within a template, too, whose braces they have.
+#: References to secrets: EMR reads such a value from Secrets Manager, Databricks from a scope of
+#: secrets. That of Databricks may be quoted in a template, since both use double braces.
 _REFERENCES = re.compile(
     r"""EMR\.secret@\S+ | (?: \{\{\s*['"] )? \{\{secrets/[^{}\s]+\}\} (?: ['"]\s*\}\} )?""",
     re.VERBOSE,
 )
-#: Settings of Spark that name a key of a Secret of Kubernetes.
+#: Part of the names of Spark's settings that refer to a key of a Kubernetes Secret.
 _REFERS = "secretKeyRef."
 
 
 def with_words(
     parameters: str, settings: Mapping[str, str], package: str | None, configured: str | None = None
 ) -> str:
-    """``sparkSubmitParameters``, with settings and the package.
+    """Add settings and the package to ``sparkSubmitParameters``.
 
     :param parameters: the user's.
-    :param settings: as :func:`plain_settings` takes them.
+    :param settings: as for :func:`plain_settings`.
     :param package: URL of a zip for ``--py-files``.
-    :param configured: what :data:`PY_FILES` is set to elsewhere.
-    :raises InvalidInputError: they are more than a service takes, or it would tear one apart.
+    :param configured: the value of :data:`PY_FILES` in other configurations of the job.
+    :raises InvalidInputError: the text is longer than the service takes, or the service would
+        split a value.
     """
     if package:
         words = list(_WORD.finditer(parameters))
@@ -59,9 +60,9 @@ def with_words(
 
 
 def plain_settings(settings: Mapping[str, str]) -> list[str]:
-    """Return settings as ``name=value``, for a service that tells words apart by itself.
+    """Return settings as ``name=value``, for a service that splits a text into words itself.
 
-    :raises InvalidInputError: a value has a blank or a quote.
+    :raises InvalidInputError: a value has a blank, a quote or a backslash.
     """
     for name, value in settings.items():
         if re.search(r"""[\s"'\\]""", value):
@@ -76,9 +77,9 @@ def plain_settings(settings: Mapping[str, str]) -> list[str]:
 def with_arguments(
     arguments: Sequence[str], settings: Mapping[str, str], package: str | None
 ) -> list[str]:
-    """The words of a step that begins with spark-submit, with settings and the package.
+    """Add settings and the package to the words of a step that begins with spark-submit.
 
-    :raises InvalidInputError: one is longer than EMR takes.
+    :raises InvalidInputError: a word is longer than EMR takes.
     """
     command, *rest = map(str, arguments)
     added = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
@@ -93,8 +94,12 @@ def with_arguments(
 
 
 def options_of(words: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-    """The options among words behind ``spark-submit``, each with its value and the number of the
-    word that ends with it. What follows the application is the application's."""
+    """Yield the options of spark-submit, each with its value and the index of its last word.
+
+    Words after the application are the application's own, and are left out.
+
+    :param words: those after ``spark-submit``.
+    """
     number = 0
     while number < len(words) and words[number].startswith("-"):
         option, equals, value = words[number].partition("=")
@@ -107,14 +112,17 @@ def options_of(words: Sequence[str]) -> Iterator[tuple[str, str, int]]:
 
 
 def setting_of(option: str, value: str) -> tuple[str, str]:
-    """Name and value of the setting that an option makes; empty for any other one."""
+    """Return the name and value of the setting in an option; empty for any other option."""
     name, _, said = value.partition("=") if option in ("--conf", "-c") else ("", "", "")
     return name, said
 
 
 def _py_files_in(words: Sequence[str]) -> int | None:
-    """The number of the word that ends with the Python files: of the last such option, or else of
-    its setting, which Spark takes where there is no option."""
+    """Return the index of the word that ends with the Python files; ``None`` if there is none.
+
+    It is that of the last option ``--py-files`` or, without one, of the last setting: Spark uses
+    the setting only if there is no option.
+    """
     by_option = by_setting = None
     for option, value, number in options_of(words):
         if option == "--py-files":
@@ -135,11 +143,12 @@ def _check_length(what: str, text: str, longest: int) -> None:
 
 
 def refuse_in_request(request: Any, where: str, secrets: Collection[str] = ()) -> None:
-    """Refuse credentials in what a service is asked to run: it keeps that, and shows it to
-    whoever may look at its jobs.
+    """Refuse credentials in a request to a service.
+
+    The service keeps the request, and shows it to all users who may see its jobs.
 
     :param request: texts, in lists and mappings of any depth.
-    :param secrets: values that are refused whatever their names are.
+    :param secrets: values that are refused with any name.
     :raises InvalidInputError: names the place, never the value.
     """
     for place, name, value in _texts(request, where):
@@ -155,7 +164,7 @@ def refuse_in_request(request: Any, where: str, secrets: Collection[str] = ()) -
 
 
 def _texts(request: Any, where: str, name: str = "") -> Iterator[tuple[str, str, str]]:
-    """Each text with its place and the name it has there."""
+    """Yield the place, the name and the value of each text in a request."""
     if isinstance(request, Mapping):
         if isinstance(request.get("name"), str) and isinstance(request.get("value"), str):
             yield f"{where}[{request['name']!r}]", request["name"], request["value"]
@@ -173,12 +182,13 @@ def _texts(request: Any, where: str, name: str = "") -> Iterator[tuple[str, str,
 def with_driver_words(
     driver: Any, member: str, settings: Mapping[str, str], package: str | None, overrides: Any
 ) -> dict[str, Any]:
-    """A ``job_driver`` whose ``sparkSubmitParameters`` have settings and the package.
+    """Add settings and the package to the ``sparkSubmitParameters`` of a ``job_driver``.
 
-    :param member: and ``driver`` as :func:`spark_driver` takes them, the rest as
-        :func:`with_words`.
+    ``driver`` and ``member`` are as for :func:`spark_driver`, ``settings`` and ``package`` as for
+    :func:`with_words`.
+
     :param overrides: ``configuration_overrides``, which may set :data:`PY_FILES`, too.
-    :raises InvalidInputError: as they do.
+    :raises InvalidInputError: as these two functions.
     """
     spark = spark_driver(driver, member)
     configured = None
@@ -190,10 +200,10 @@ def with_driver_words(
 
 
 def spark_driver(driver: Any, member: str) -> Mapping[str, Any]:
-    """What a ``job_driver`` says of its Spark application.
+    """Return the part of a ``job_driver`` about its Spark application.
 
     :param member: ``sparkSubmit`` or ``sparkSubmitJobDriver``.
-    :raises InvalidInputError: nothing, as one for Hive or SQL.
+    :raises InvalidInputError: it has no such part, for example a driver for Hive or SQL.
     """
     found = driver.get(member) if isinstance(driver, Mapping) else None
     if not isinstance(found, Mapping) or not found.get("entryPoint"):
@@ -205,9 +215,9 @@ def spark_driver(driver: Any, member: str) -> Mapping[str, Any]:
 
 
 def spark_step(steps: Any) -> Mapping[str, Any]:
-    """What the one step of a load says.
+    """Return the only step of a load.
 
-    :raises InvalidInputError: it is not one that runs spark-submit.
+    :raises InvalidInputError: there are several steps, or it does not run spark-submit.
     """
     named = steps if isinstance(steps, list) else []
     jar_step = named[0].get("HadoopJarStep", {}) if len(named) == 1 else {}
@@ -226,11 +236,12 @@ def spark_step(steps: Any) -> Mapping[str, Any]:
 def with_step_words(
     arguments: Sequence[Any], handed: str, settings: Mapping[str, str], package: str | None = None
 ) -> list[str]:
-    """The words of a step that begins with spark-submit, with what its application is told.
+    """Add the hand-off, settings and the package to the words of a step with spark-submit.
 
-    :param handed: that, which in cluster mode the driver gets as a variable, too.
-    :param settings: and ``package`` as :func:`with_arguments` takes them.
-    :raises InvalidInputError: as it does.
+    :param handed: the hand-off; in cluster mode the driver also gets it as a variable.
+    :param settings: as for :func:`with_arguments`.
+    :param package: as for :func:`with_arguments`.
+    :raises InvalidInputError: as :func:`with_arguments`.
     """
     given = {HANDOFF_SETTING: handed, **settings}
     if _in_cluster_mode(arguments):
@@ -249,9 +260,9 @@ def _in_cluster_mode(arguments: Sequence[Any]) -> bool:
 
 
 def with_glue_settings(given: str | None, settings: Mapping[str, str]) -> str:
-    """The argument ``--conf`` of a Glue job, with more settings.
+    """Add settings to the argument ``--conf`` of a Glue job.
 
-    :param given: what it says already.
-    :raises InvalidInputError: a value that Glue would tear apart.
+    :param given: the argument so far.
+    :raises InvalidInputError: Glue would split a value.
     """
     return " --conf ".join(filter(None, (given, *plain_settings(settings))))

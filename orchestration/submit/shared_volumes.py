@@ -1,4 +1,4 @@
-"""Folders that the driver's pod and all executors' mount from one volume."""
+"""Folders that the driver's pod and all executors' pods mount from the same volume."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 _SETTING = re.compile(r"spark\.kubernetes\.(driver|executor)\.volumes\.(\w+)\.([^.]+)\.(.+)")
-#: Volumes of a pod or of its machine alone.
+#: Kinds of volumes that belong to one pod or to its machine.
 _OWN = {"emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected", "ephemeral"}
-#: Claims that Spark makes for each pod anew.
+#: Name of claims that Spark makes for each pod separately.
 _PER_POD = "OnDemand"
 
 
 def pods_mounts(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the shared folders by Spark's settings of volumes."""
+    """Return the shared folders in Spark's settings of volumes."""
     found: dict[str, dict[str, tuple[str, str]]] = {"driver": {}, "executor": {}}
     members: dict[tuple[str, str, str], dict[str, str]] = {}
     for name, value in settings.items():
@@ -31,7 +31,7 @@ def pods_mounts(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def objects_mounts(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the shared folders by the volumes of a SparkApplication.
+    """Return the shared folders in the volumes of a SparkApplication.
 
     :param spec: of the application.
     """

@@ -1,5 +1,4 @@
-"""Lines that spark-submit writes: their levels in the log of its task, and why the application
-failed."""
+"""Output lines of spark-submit: their levels in the task's log, and the application's error."""
 
 from __future__ import annotations
 
@@ -18,11 +17,13 @@ _LEVELS = {"WARN": "warning", "ERROR": "error", "FATAL": "error"}
 
 
 class SparkLog:
-    """A logger whose ``info``, with which the apache-spark provider logs whatever spark-submit
-    writes, takes the level from the line: Spark's information is for debugging, its warnings and
-    errors are what they are, and what the application prints is information.
+    """Logger whose ``info`` takes the level from the line.
 
-    :param log: the logger that is written to.
+    The apache-spark provider logs each line of spark-submit by ``info``. With this logger, Spark's
+    INFO lines are logged as debug, its warnings and errors as such, and the lines that the
+    application prints as info.
+
+    :param log: the logger that gets the lines.
     """
 
     def __init__(self, log: Any) -> None:
@@ -42,13 +43,13 @@ _FRAME = re.compile(r'\s+File "(.+?)", line (\d+), in (\S+)')
 _OF_JAVA = re.compile(r'Exception in thread "[^"]*" (\S.*)')
 #: A class by its whole name, as tracebacks write it.
 _CLASS = re.compile(r"(?:\w+\.)+(\w+)(?=$|:)")
-#: What is among a path only where the code is not the application's own.
+#: Parts of paths of code that is not the application's own.
 _OF_OTHERS = ("/pyspark/", "/py4j/", "/zero_rename/", "-packages/", "/lib/python", "<frozen ")
 _LONGEST = 1_000
 
 
 class _Reads(Enum):
-    """Which part of a traceback comes next."""
+    """The part of a traceback that the next line belongs to."""
 
     NOTHING = auto()
     FRAMES = auto()
@@ -56,11 +57,11 @@ class _Reads(Enum):
 
 
 class LastWords:
-    """Why an application failed, in its own words, as far as all that spark-submit writes tells.
+    """The error of an application, found in the output of spark-submit.
 
-    The error is that of the last traceback: one of a chain comes after its causes, and Spark puts
-    a Python worker's own within the driver's. Where there is none it is Java's, else there is the
-    last line that Spark did not log.
+    It is the error of the last traceback: the last of a chain comes after its causes, and Spark
+    puts a Python worker's traceback into the driver's. Without a traceback it is Java's exception.
+    Without either, it is the last line that was not one of Spark's log.
     """
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ class LastWords:
         self._frame = self._place = self._error = self._last = ""
 
     def noted(self, lines: Iterable[str]) -> Iterator[str]:
-        """The lines as they come, each of them noted."""
+        """Yield the lines unchanged, and search each for the error."""
         for line in lines:
             self._note(line.rstrip())
             yield line
@@ -98,10 +99,10 @@ class LastWords:
             self._reads = _Reads.MESSAGE if bare else _Reads.NOTHING
 
     def told(self, code: int) -> str:
-        """What is to be said first of an application that failed.
+        """Return the error of a failed application as one line.
 
-        :param code: of spark-submit: that of the application's process, or the signal that ended
-            one of the two.
+        :param code: the exit code of spark-submit: that of the application's process, or of the
+            signal that ended one of the two.
         """
         if self._error:
             said = f"{self._error[:_LONGEST]}{self._place}."

@@ -1,4 +1,4 @@
-"""One call of spark-submit: where variables, secrets and the package go, by kind of cluster.
+"""One call of spark-submit: the ways of variables, secrets and the package to each cluster.
 
 ============================  ==========================  ================================
                               driver                      executors
@@ -9,8 +9,9 @@ cluster mode, YARN            0600 file, ``appMasterEnv`` 0600 file, ``spark.exe
 cluster mode, Kubernetes      0600 file, ``driverEnv``    0600 file, ``spark.executorEnv``
 ============================  ==========================  ================================
 
-Never the operator's ``env_vars``: on YARN and Kubernetes the apache-spark provider turns those
-into ``--conf`` words of the command line, and Airflow stores them as rendered fields.
+The operator's ``env_vars`` are never used for this: on YARN and Kubernetes the apache-spark
+provider turns them into ``--conf`` words of the command line, and Airflow stores them as rendered
+fields.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from .properties import (
     write_properties,
 )
 
-#: Characters of a key's id at AWS, at least. A shorter one is a word that somebody chose, such as
-#: ``minio``, which an endpoint may hold, too: it is no secret.
+#: The least characters of a key's id at AWS. A shorter id is a word that a user chose, such as
+#: ``minio``. An endpoint may contain it, too, so it does not count as a secret.
 SHORTEST_KEY_ID = 16
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a submission goes.
+    """The cluster that a submission goes to.
 
     :param master: Spark's master URL.
     :param deploy_mode: ``client``, ``cluster``, or ``None`` for Spark's default, client.
@@ -61,11 +62,14 @@ class Cluster:
 
     @property
     def runs_driver(self) -> bool:
-        """Whether the cluster starts the driver, rather than spark-submit."""
+        """True if the cluster starts the driver, rather than spark-submit."""
         return self.deploy_mode == "cluster"
 
     def check(self) -> None:
-        """:raises InvalidInputError: Spark runs no Python application there."""
+        """Check that the cluster can run a Python application.
+
+        :raises InvalidInputError: it cannot: a standalone cluster in cluster mode.
+        """
         if self.runs_driver and self.master.startswith("spark://"):
             raise InvalidInputError(
                 "A standalone Spark cluster runs no Python application in cluster mode; "
@@ -76,13 +80,13 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Submission:
-    """What one call of spark-submit gets besides the operator's own arguments.
+    """Additions to the operator's own arguments for one call of spark-submit.
 
     :param process_env: variables of the spark-submit process, on top of the worker's.
     :param py_files: ``--py-files``.
     :param properties_file: ``--properties-file``.
     :param conf: settings that win over the operator's own.
-    :param secrets: values that may be on no command line, and in no log.
+    :param secrets: values that must not be on a command line or in a log.
     """
 
     process_env: Mapping[str, str]
@@ -106,15 +110,15 @@ def prepare(
     settings: Mapping[str, str] | None = None,
     secrets: Iterable[str] = (),
 ) -> Submission:
-    """Lay out a submission, and refuse what cannot work before Spark finds out.
+    """Prepare a submission, and refuse one that cannot work before Spark starts.
 
     :param folder: a private folder for the zip and the properties file.
-    :param variables: what the application is told; no secrets.
+    :param variables: of the application, with its hand-off; no secrets.
     :param credentials: the AWS variables.
-    :param settings: Spark's, for the properties file; they win over ``properties_file`` and
+    :param settings: of Spark, for the properties file; they win over ``properties_file`` and
         ``spark-defaults.conf``, and ``conf`` wins over them.
-    :param secrets: besides those of ``credentials``, keys of connections in use.
-    :raises InvalidInputError: no Spark, no Java, an interpreter without the packages.
+    :param secrets: keys of connections in use, besides those in ``credentials``.
+    :raises InvalidInputError: there is no Spark or no Java, or the interpreter lacks packages.
     """
     cluster.check()
     environ = {**os.environ, **{k: str(v) for k, v in env_vars.items()}}
@@ -123,7 +127,7 @@ def prepare(
     if here:
         process_env |= {**choose_python(environ, conf), **variables, **credentials}
     interpreter = {**environ, **process_env}.get("PYSPARK_PYTHON", "")
-    # A local job runs under an interpreter that has the package already, unless told otherwise.
+    # A local job runs in this interpreter, which has the package already, unless another is chosen.
     shipped = ship_package and not (cluster.is_local and interpreter == sys.executable)
     if cluster.is_local and interpreter:
         check_python(interpreter, shipped)
@@ -148,7 +152,7 @@ def prepare(
     if settings:
         if carried:
             settings[REDACTION] = redaction({**known, **settings, **conf}.get(REDACTION))
-            # On the command line theirs would win.
+            # A pattern on the command line would win over the one in the file.
             wins = {REDACTION: settings[REDACTION]} if REDACTION in conf else {}
         properties_file = str(write_properties(folder, settings, base))
     kept = (*secret_values(credentials), *secrets)
@@ -163,10 +167,12 @@ def with_hidden(
     conf: Mapping[str, Any],
     env_vars: Mapping[str, Any],
 ) -> Submission:
-    """Return a submission whose properties file has more settings, which are secrets: somebody else
-    has put them among those of the command line.
+    """Return a submission whose properties file has more settings, which are secrets.
 
-    :param folder: a private one, without a properties file yet.
+    Another package had added these settings to the command line.
+
+    :param folder: a private folder, without a properties file yet.
+    :param settings: the secret ones.
     :param conf: the other settings of the command line, which win.
     """
     environ = {**os.environ, **{k: str(v) for k, v in env_vars.items()}, **submission.process_env}
@@ -185,7 +191,7 @@ def with_hidden(
 
 
 def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """The values among the AWS variables that may appear nowhere."""
+    """Return the secrets among the AWS variables; a short key id does not count as one."""
     names: Iterable[str] = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
     *secrets, key_id = (variables.get(name) or "" for name in names)
     return tuple(filter(None, (*secrets, key_id if len(key_id) >= SHORTEST_KEY_ID else "")))
@@ -201,13 +207,13 @@ def spark_submit(
     conf: Mapping[str, Any] | None = None,
     packages: Sequence[str] = (),
 ) -> list[str]:
-    """The words that start an application.
+    """Return the command line that starts an application.
 
     :param arguments: the application's own.
     :param conf: Spark's settings; those of ``submission`` win.
     :param packages: Maven coordinates.
-    :raises InvalidInputError: ``conf`` or ``arguments`` hold a credential: the words of a command
-        are every user's to read.
+    :raises InvalidInputError: ``conf`` or ``arguments`` hold a credential: every user of the
+        machine can read a command line.
     """
     refuse_in_settings(conf, "conf")
     refuse_in_arguments(arguments, "application_args")
