@@ -82,7 +82,11 @@ def _modules(*names: str) -> list[dict[str, Any]]:
 
 
 def _connection_type() -> dict[str, Any]:
-    """The connection holds policy only; keys stay in the AWS connection it names."""
+    """The connection holds policy only; keys stay in the AWS connection it names.
+
+    Airflow's form saves the default of each field that nobody has touched, so none may be a policy:
+    a load that cannot keep it would be refused by what nobody has said.
+    """
     return {
         "connection-type": CONNECTION_TYPE,
         "hook-class-name": "zero_rename.provider.hooks.ZeroRenameHook",
@@ -110,15 +114,14 @@ def _connection_type() -> dict[str, Any]:
             "on_conflict": _field(
                 "On conflict",
                 "When another job changed a partition since this one began: fail, or go on after "
-                "it (last_wins), or go by which run is newer (newest_run)",
+                "it (last_wins), or go by which run is newer (newest_run). Left empty: fail",
                 enum=["fail", "last_wins", "newest_run"],
-                default="fail",
             ),
             "success_markers": _field(
                 "_SUCCESS markers",
-                "Where _SUCCESS is written",
+                "Where _SUCCESS is written. Left empty: in partition and table, of a Delta table "
+                "nowhere. Loads by Hadoop's committers need it empty",
                 enum=["partition_and_table", "table", "none"],
-                default="partition_and_table",
             ),
             "data_root": _field(
                 "Data root",

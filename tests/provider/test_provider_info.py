@@ -18,6 +18,7 @@ from airflow.sdk import BaseOperatorLink
 from support.optional_providers import OF_THEM
 from support.waiting import STUCK
 from zero_rename.provider import get_provider_info
+from zero_rename.provider.connection import ConnectionSettings
 
 AIRFLOW = Path(airflow.__file__).parent
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,15 @@ def test_all_it_names_exists() -> None:
     for name in names:
         module, _, member = name.rpartition(".")
         assert hasattr(import_module(module), member)
+
+
+def test_form_that_is_saved_as_it_is_says_no_policy() -> None:
+    """Airflow's form saves the defaults of all its fields with the first one that is filled in; a
+    load of a Delta table, or by one of Hadoop's committers, was refused by the one of _SUCCESS."""
+    fields = get_provider_info()["connection-types"][0]["conn-fields"]
+    saved = {name: field["schema"].get("default") for name, field in fields.items()}
+    settings = ConnectionSettings.from_extra(saved | {"table_root": "s3://lake/wh"}, "c")
+    assert settings == ConnectionSettings(conn_id="c", table_root="s3://lake/wh")
 
 
 def test_every_link_of_an_operator_is_listed() -> None:
