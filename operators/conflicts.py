@@ -179,7 +179,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         was cleared goes on. (templated)
     :param deferrable: wait in the triggerer; ``None``: as ``[operators] default_deferrable`` says.
     :param outlets: assets or aliases, as for any operator. Left out, what is brought back is an
-        event of the asset at the table's address; ``[]`` for none.
+        event of the asset that a DAG names at the table's address; ``[]`` for none.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 

@@ -224,7 +224,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         without a key for the load; or, where ``False``, that one alone. Left out, a run that has a
         partition key itself tells the load under that key, and any other one does both. (templated)
     :param outlets: assets or aliases, as for any operator. Left out, the load is an event of the
-        asset at the table's address, through the alias ``zero_rename:<table>``; ``[]`` for none.
+        asset that a DAG names at the table's address; ``[]`` for none.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 

@@ -26,6 +26,12 @@ MOST_EVENTS = 1000
 _LONGEST_URI = 1500
 #: Characters that stand in a URI's path as they are (RFC 3986, pchar, and the slash).
 _PLAIN = "/:@!$&'()*+,;=~"
+#: What the name of a load's own alias begins with.
+_OF_TABLE = "zero_rename:"
+_NOT_KNOWN = (
+    "No DAG knows an asset at %s. Where one is to start after loads, let its schedule name that "
+    "asset. Where a log says 'Asset not found', that is what was asked here: nothing is wrong"
+)
 _OF_PARTITION = ("partition", "version", "rows", "files", "bytes")
 
 
@@ -36,19 +42,19 @@ class UnsaidOutlets(list[Any]):
 
 
 def default_outlets(table: Any) -> list[AssetAlias]:
-    """The outlets of a load that names none: an alias, which becomes the asset at the table's
-    address when the load has committed.
+    """The outlets of a load that names none: an alias, which stands for the asset that a DAG
+    defines at the table's address, under whatever name.
 
-    Not that asset itself: a second one at an address that another DAG names otherwise would be
-    inactive, and tasks with inactive outlets fail. None on Airflow 2.11, whose ``dag.test()`` fails
-    after a task that tells a dataset through an alias for the first time.
+    Not an asset: a second one at an address that another DAG names otherwise would be inactive, and
+    tasks with inactive outlets fail. None on Airflow 2.11, whose ``dag.test()`` fails after a task
+    that tells a dataset through an alias for the first time.
 
     :param table: the operator's argument; none for a template, which is not known in time.
     """
     if not (AIRFLOW_V_3_0_PLUS and isinstance(table, str)) or not table or is_template(table):
         return []
     name = re.sub(f"^{SCHEME}", "s3://", table.strip()).strip("/")
-    return [AssetAlias(_fitting(f"zero_rename:{quote(name, safe=_PLAIN)}"))]
+    return [AssetAlias(_fitting(f"{_OF_TABLE}{quote(name, safe=_PLAIN)}"))]
 
 
 def asset_uri(url: str) -> str:
@@ -98,8 +104,18 @@ def tell_outlets(task: _Task, context: Mapping[str, Any], report: Mapping[str, A
     totals = _extra(report, report)
     for outlet in list(task.outlets or ()):
         if isinstance(outlet, AssetAlias):
-            asset = _known_asset(asset_uri(report["table"]), events[outlet])
-            if asset is not None and extras and not _is_among(task.outlets, asset):
+            asset, is_sure = _known_asset(asset_uri(report["table"]), events[outlet])
+            is_listed = asset is not None and _is_among(task.outlets, asset)
+            if is_sure and outlet.name.startswith(_OF_TABLE):
+                # An alias's event would make the asset, or tie it to the alias. Of loads that end
+                # at once, as the first days of a table, Airflow fails all but one for that, after
+                # their commits and without a retry: airflow.assets.manager writes both with no
+                # regard to others.
+                if asset is not None and not is_listed:
+                    task.outlets = [*task.outlets, asset]
+                    _tell(events[asset], totals, extras, with_load=not run_key)
+                continue
+            if asset is not None and extras and not is_listed:
                 # An alias's events have no keys (airflow.models.taskinstance,
                 # register_asset_changes_in_db), so the asset itself is an outlet of this run.
                 task.outlets = [*task.outlets, asset]
@@ -107,9 +123,16 @@ def tell_outlets(task: _Task, context: Mapping[str, Any], report: Mapping[str, A
             if asset is None or not (extras and run_key):
                 events[outlet].add(asset or Asset(asset_uri(report["table"])), extra=totals)
         elif isinstance(outlet, Asset | AssetRef):
-            events[outlet].extra = totals
-            if extras:
-                _add_keyed(events[outlet], extras, with_load=not run_key)
+            _tell(events[outlet], totals, extras, with_load=not run_key)
+
+
+def _tell(
+    event: Any, totals: dict[str, Any], extras: Mapping[str, dict[str, Any]], with_load: bool
+) -> None:
+    """Tell an asset of a load."""
+    event.extra = totals
+    if extras:
+        _add_keyed(event, extras, with_load)
 
 
 def _by_key(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -176,20 +199,20 @@ def _is_among(outlets: Any, asset: Asset) -> bool:
     return (asset.name, asset.uri) in named
 
 
-def _known_asset(url: str, event: Any) -> Asset | None:
-    """The asset that Airflow has at a table's address, whatever its name."""
+def _known_asset(url: str, event: Any) -> tuple[Asset | None, bool]:
+    """The asset that Airflow has at a table's address, whatever its name, and whether that is
+    sure: Airflow may not answer, or offer no way to ask."""
     try:
         key, _ = event._resolve_asset_ref(Asset.ref(uri=url))
     except (ImportError, AttributeError) as error:
         _log.debug("No asset is known at %s: %s", url, error)
-        return None
+        return None, False
     except AirflowRuntimeError as error:
-        # Airflow's client knows no other way to ask, and logs its answer as an error of the worker.
-        _log.info(
-            "Airflow has no asset at %s yet, and makes it by this load's event. Where a log says "
-            "'Asset not found', that is what was asked here: nothing is wrong",
-            url,
-        )
         _log.debug("%s", error)
-        return None
-    return Asset(name=key.name, uri=key.uri)
+        if error.error.error.value != "ASSET_NOT_FOUND":
+            _log.info("Airflow did not say which asset is at %s.", url)
+            return None, False
+        # Airflow's client knows no other way to ask, and logs its answer as an error of the worker.
+        _log.info(_NOT_KNOWN, url)
+        return None, True
+    return Asset(name=key.name, uri=key.uri), True

@@ -75,6 +75,18 @@ def events(run: Any) -> list[tuple[str, str | None, dict[str, Any]]]:
         return [(event.asset.uri, event.partition_key, dict(event.extra)) for event in mine]
 
 
+def let_know(uri: str) -> None:
+    """Let Airflow know an asset, as if a DAG named it."""
+    from airflow.models.asset import AssetActive, AssetModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        asset = AssetModel(name=uri, uri=uri, group="asset", extra={})
+        session.add(asset)
+        session.flush()
+        session.add(AssetActive.for_asset(asset))
+
+
 def let_run(*dag_ids: str) -> None:
     """Make DAGs of the home known, and take their pause off."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager

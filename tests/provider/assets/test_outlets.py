@@ -149,8 +149,46 @@ class TestAnAlias:
         (event,) = told(AssetAlias("flights"), report("day=1", "day=2"))
         assert event["dest_asset_key"]["uri"] == URL
         assert event["extra"]["rows"] == 3
-        # Airflow's own client says so as an error, on each first load.
+        # Airflow's own client says so as an error.
         assert "'Asset not found', that is what was asked here: nothing is wrong" in caplog.text
+
+    def test_of_a_load_makes_no_asset(
+        self, known: list[Asset], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Loads that ended at once made it each, by which Airflow failed them after the commit."""
+        caplog.set_level("INFO")
+        (outlet,) = default_outlets("flights")
+        assert told(outlet, report("day=1", "day=2")) == []
+        assert f"No DAG knows an asset at {URL}" in caplog.text
+
+    def test_of_a_load_is_the_asset_that_is_known(self, known: list[Asset]) -> None:
+        """Loads that ended at once tied the asset to the alias each, by which Airflow failed them;
+        and what came through the alias was twice among a DAG's events."""
+        known.append(ASSET)
+        (outlet,) = default_outlets("flights")
+        load, *events = told(outlet, report("day=1", "day=2"))
+        assert not any("source_alias_name" in it for it in (load, *events))
+        assert (load.get("partition_key"), load["extra"]["rows"]) == (None, 3)
+        assert keys(events) == ["day=1", "day=2"]
+        assert {e["dest_asset_key"]["name"] for e in (load, *events)} == {"flights"}
+        (load,) = told(outlet, report("day=1"), False)
+        assert (load.get("partition_key"), load["extra"]["partition"]) == (None, "day=1")
+        assert keys(told(outlet, report("day=1"), True, "2013-02-01")) == ["day=1"]
+
+    def test_of_a_load_where_airflow_does_not_answer(
+        self, known: list[Asset], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The event is not lost."""
+        silent = AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={}))
+
+        def fail(name: str | None = None, uri: str | None = None) -> Asset:
+            raise silent
+
+        mixin = "airflow.sdk.execution_time.context._AssetRefResolutionMixin"
+        monkeypatch.setattr(f"{mixin}._get_asset_from_db", staticmethod(fail))
+        (outlet,) = default_outlets("flights")
+        (event,) = told(outlet, report("day=1"))
+        assert (event["source_alias_name"], event["extra"]["rows"]) == (outlet.name, 1)
 
     @pytest.mark.parametrize("name", ["flüge", "flights#2"])
     def test_of_a_table_whose_name_a_uri_does_not_hold(self, known: list[Asset], name: str) -> None:
