@@ -115,7 +115,7 @@ def tell_outlets(task: _Task, context: Mapping[str, Any], report: Mapping[str, A
                     task.outlets = [*task.outlets, asset]
                     _tell(events[asset], totals, extras, with_load=not run_key)
                 continue
-            if asset is not None and extras and not is_listed:
+            if asset is not None and extras and not is_listed and _takes_keys(events[outlet]):
                 # An alias's events have no keys (airflow.models.taskinstance,
                 # register_asset_changes_in_db), so the asset itself is an outlet of this run.
                 task.outlets = [*task.outlets, asset]
@@ -149,8 +149,12 @@ def _by_key(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {partition_key(p["partition"]): _extra(report, p) for p in partitions}
 
 
+def _takes_keys(event: Any) -> bool:
+    return hasattr(event, "add_partitions")  # From Airflow 3.3 on.
+
+
 def _add_keyed(event: Any, extras: Mapping[str, dict[str, Any]], with_load: bool) -> None:
-    if not hasattr(event, "add_partitions"):  # before Airflow 3.3
+    if not _takes_keys(event):
         return
     event.add_partitions(list(extras))
     event.partition_keys = _ExtraByKey(event, extras, with_load)
@@ -178,12 +182,14 @@ class _ExtraByKey(set[str]):
 
     def __iter__(self) -> Iterator[Any]:
         before = self._event.extra
-        if self._with_load:
-            yield None
         for key in sorted(super().__iter__()):
             self._event.extra = self._extras.get(key, before)
             yield key
         self._event.extra = before
+        if self._with_load:
+            # Last: a DAG without partitions is queued at its time, and its run takes the events
+            # until then (airflow.jobs.scheduler_job_runner, _create_dag_runs_asset_triggered).
+            yield None
 
 
 def _extra(report: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:

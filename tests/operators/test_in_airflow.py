@@ -51,6 +51,18 @@ def assert_no_secret_shown(capfd: pytest.CaptureFixture[str]) -> str:
     return shown
 
 
+def keys_of_events(run: Any) -> list[str | None]:
+    """Partition keys of the events that a run was started by."""
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = session.get(DagRun, run.id)
+        assert found is not None
+        events = sorted(found.consumed_asset_events, key=lambda it: it.timestamp)
+        return [event.partition_key for event in events]
+
+
 def test_a_load_and_a_sensor_that_reads_its_xcom(
     tables: Tables,
     spark: FakeSpark,
@@ -158,6 +170,7 @@ def test_each_partition_is_an_event_that_starts_dags(
 
     wanted = {("of_a_partition", "day=1"), ("of_a_partition", "day=2"), ("of_a_load", None)}
     assert set(started) == wanted
+    assert keys_of_events(started["of_a_load", None]) == ["day=1", "day=2", None]
     second = started["of_a_partition", "day=2"]
     second = run_tasks(consumer, second)
     assert xcom(second, "wait")["rows"] == 2
