@@ -407,7 +407,7 @@ def names_key(given: Mapping[str, str]) -> bool:
 
 
 def is_given(given: Mapping[str, str], member: str) -> bool:
-    """Tell whether options have a member's, by whichever spelling."""
+    """Return whether options have a member's, by whichever spelling."""
     return plain(member) in map(plain, given)
 
 

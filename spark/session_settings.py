@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def is_on(session: SparkSession, name: str, default: bool = False) -> bool:
-    """Tell whether a setting is on.
+    """Return whether a setting is on.
 
     :param default: what Spark takes where nobody has set it.
     """
@@ -17,7 +17,7 @@ def is_on(session: SparkSession, name: str, default: bool = False) -> bool:
 
 
 def is_ansi(session: SparkSession) -> bool:
-    """Tell whether a session is in ANSI mode, whose default is another one by version, and by the
+    """Return whether a session is in ANSI mode, whose default is another one by version, and by the
     environment that Spark was started in."""
     return _is_true(session.conf.get("spark.sql.ansi.enabled"), False)
 

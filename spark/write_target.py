@@ -150,7 +150,7 @@ def _publishes(
     handoff: Handoff,
     layout: TableLayout,
 ) -> bool:
-    """Tell whether a write's rows are seen as it ends.
+    """Return whether a write's rows are seen as it ends.
 
     :raises InvalidInputError: the call publishes what its submitter holds back, or holds back what
         that waits for; or they are held back in a table that is no Delta table.

@@ -1,5 +1,4 @@
-"""Rows of a table as a change leaves them, each with what becomes of it; and the job that writes
-the partitions anew in which any row changes."""
+"""Rows of a table after a change, each with its kind: unchanged, updated, inserted or deleted."""
 
 from __future__ import annotations
 
@@ -25,16 +24,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-#: What becomes of a row. One that moves is updated where it comes, and gone where it was.
+#: Kinds of rows. A row that moves is updated in its new partition, and gone from its old one.
 UNCHANGED, UPDATED, INSERTED, DELETED, _GONE = range(5)
-#: Columns of a frame of changed rows: see :meth:`ChangedRows.frame`.
+#: Columns of a frame of changed rows: see ``frame`` of :class:`ChangedRows`.
 KIND, OLD, NEW, ROW = "kind", "old", "new", "row"
 
 
 @dataclass(frozen=True)
 class PartitionNames:
-    """For ``mapInArrow``: adds to rows with a struct ``place``, of the partition columns, the name
-    of the partition that they lie in."""
+    """Function for ``mapInArrow`` that adds the name of the partition as column ``path``.
+
+    The rows have a struct ``place`` of the partition columns.
+    """
 
     fields: tuple[pa.Field, ...]
 
@@ -56,7 +57,7 @@ class PartitionNames:
 
 
 def partition_names(frame: DataFrame, fields: Sequence[pa.Field]) -> DataFrame:
-    """A frame with a struct ``place``, with the names of partitions as ``path``.
+    """Add the names of the partitions as column ``path`` to a frame with a struct ``place``.
 
     :param fields: the partition columns, as the table has them.
     """
@@ -67,7 +68,7 @@ def partition_names(frame: DataFrame, fields: Sequence[pa.Field]) -> DataFrame:
 
 
 def partitions_of(frame: DataFrame, schema: pa.Schema, by: Sequence[str]) -> set[str]:
-    """The names of the partitions that rows with a table's columns lie in."""
+    """Return the names of the partitions of rows that have a table's columns."""
     from pyspark.sql import functions as F
 
     place = place_of([F.col(quoted(name)) for name in by])
@@ -77,7 +78,7 @@ def partitions_of(frame: DataFrame, schema: pa.Schema, by: Sequence[str]) -> set
 
 
 def place_of(columns: Sequence[Column]) -> Column:
-    """The struct of partition columns; of an unpartitioned table, one that says nothing."""
+    """Make the struct of partition columns; for an unpartitioned table, one with a constant."""
     from pyspark.sql import functions as F
 
     named = [column.alias(f"p{number}") for number, column in enumerate(columns)]
@@ -85,7 +86,7 @@ def place_of(columns: Sequence[Column]) -> Column:
 
 
 def as_partition_value(column: Column, kind: DataType) -> Column:
-    """A partition column's value as it will be read again: an empty text is null."""
+    """Make a partition column's value equal to the one read back later: an empty text is null."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType
 
@@ -93,8 +94,10 @@ def as_partition_value(column: Column, kind: DataType) -> Column:
 
 
 def as_directory(column: Column, kind: DataType) -> Column:
-    """A partition column's value in a form that is equal where the directories are: neither 0.0 and
-    -0.0 share one, nor texts that a collation takes for the same."""
+    """Convert a partition column's value to a form that is equal only for equal directories.
+
+    0.0 and -0.0 have different directories, and so have texts that are equal by a collation.
+    """
     from pyspark.sql.types import DoubleType, FloatType, StringType
 
     return (
@@ -103,8 +106,11 @@ def as_directory(column: Column, kind: DataType) -> Column:
 
 
 def differ(old: Column, new: Column, kind: DataType) -> Column:
-    """Whether two values of a column's type are not the same. Values that Spark cannot compare, or
-    by their collation takes for equal that are not, count as different."""
+    """Make a condition that is true if two values of a column's type differ.
+
+    Values that Spark cannot compare always count as different. Texts are compared without their
+    collation, and other values with collated texts in them always count as different.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType
 
@@ -116,7 +122,10 @@ def differ(old: Column, new: Column, kind: DataType) -> Column:
 
 
 def _is_comparable(form: Any) -> bool:
-    """Whether Spark compares values of a type, in its JSON form, by what they are."""
+    """Return whether Spark can compare values of a type exactly.
+
+    :param form: the type in its JSON form.
+    """
     if isinstance(form, str):
         return "collate" not in form and form not in ("variant", "void")
     if form["type"] == "struct":
@@ -127,7 +136,7 @@ def _is_comparable(form: Any) -> bool:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a change does to each partition, by name."""
+    """Counts of a change's rows in each partition, by name."""
 
     rows: Mapping[str, RowChanges]
     changed: tuple[str, ...]
@@ -145,17 +154,19 @@ class Counts:
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """What a change makes of a state.
+    """Rows of a state after a change.
 
     :param state: of the partitions that were read.
-    :param frame: a row for each of them and each new one: what becomes of it (``kind``), where it
-        was and where it comes (``old``, ``new``: structs of the partition columns), and its columns
-        (``row``).
-    :param only: the same of a few partitions alone; ``None`` where that takes the whole frame.
-    :param schema: what the table's columns are to be.
-    :param schema_mode: what becomes of the table's columns.
-    :param brings_rows: whether some may come of something else than the table's own.
-    :param why_not_repeatable: why it would change rows once more, made on what it has left.
+    :param frame: a row for each row of the state and each new row: its kind (``kind``), the
+        partition that it leaves and the one that it goes to (``old``, ``new``: structs of the
+        partition columns), and its columns (``row``).
+    :param only: makes this frame for a few partitions alone; ``None`` if the whole frame has to be
+        computed for them.
+    :param schema: the table's columns after the change.
+    :param schema_mode: the policy for the table's columns.
+    :param brings_rows: whether rows may come from other data than the table.
+    :param why_not_repeatable: returns why the change would change rows again if it were repeated on
+        its own result; ``None``: it would not.
     """
 
     state: Snapshot
@@ -167,18 +178,18 @@ class ChangedRows:
     why_not_repeatable: Callable[[], str | None] = lambda: None
 
     def release(self) -> None:
-        """Give back what Spark keeps of it."""
+        """Release the frames that Spark keeps in memory."""
         self.frame.unpersist()
         self._counted.unpersist()
 
     @cached_property
     def counts(self) -> Counts:
-        """How many rows become what, by partition."""
+        """Counts of rows by partition and kind."""
         return Counts.of(self._counted)
 
     @cached_property
     def _counted(self) -> DataFrame:
-        """How many rows become what, by ``place``, with its ``path``."""
+        """Frame of the counts of rows by ``place`` and kind, with the partition's ``path``."""
         from pyspark.sql import functions as F
 
         def event(place: str, what: Column) -> Column:
@@ -196,7 +207,10 @@ class ChangedRows:
         return partition_names(rows.groupBy("place", "what").count(), fields).persist()
 
     def rows(self, changed: Collection[str]) -> DataFrame:
-        """The rows that partitions are to hold."""
+        """Return the rows that partitions hold after the change.
+
+        :param changed: the names of these partitions.
+        """
         from pyspark.sql import functions as F
 
         frame = self.frame if self.only is None else self.only(changed)
@@ -209,7 +223,7 @@ class ChangedRows:
 
 
 def reads_table(text: str, columns: Collection[str]) -> bool:
-    """Whether an expression over ``source`` and ``target`` may be about the table's own row."""
+    """Return whether an expression over ``source`` and ``target`` may use the table's own row."""
     left = re.sub(r"(?i)\bsource\s*\.\s*(`[^`]*`|\w+)", "", text).lower()
     own = ("target", *(name.lower() for name in columns))
     return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", left) for name in own)

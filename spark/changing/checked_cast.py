@@ -1,7 +1,7 @@
-"""Cast of an expression that a user gave to a column's type: a value that does not fit is an error.
+"""Cast of a user's expression to a column's type, in which a value that does not fit is an error.
 
-In a session without ANSI mode, the default before Spark 4, Spark's own cast makes null of it, or
-another number. Its statements ``UPDATE`` and ``MERGE`` refuse that in any mode
+In a session without ANSI mode, the default before Spark 4, Spark's own cast turns such a value into
+null or another number. Spark's statements ``UPDATE`` and ``MERGE`` refuse it in any mode
 (``spark.sql.storeAssignmentPolicy``), and so do changes of rows here.
 """
 
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _VALUE = "zero_rename_value"
-#: Each holds every value of those before, digits of large numbers aside.
+#: Each type can hold all values of those before it, except for some digits of large numbers.
 _WIDER = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 
 def checked_cast(text: str, name: str, argument: str, wanted: DataType) -> Column:
     """Cast an expression to a column's type; a value that does not fit fails the query.
 
-    The text is evaluated once, be it ``rand()`` or a UDF.
+    The text is evaluated once, even if it is ``rand()`` or a UDF.
 
-    :param name: of the column; ``argument``: the call's name for its expressions.
+    :param name: the column, for the error.
+    :param argument: the call's argument that holds the expressions, for the error.
     :param wanted: a type without parts.
     """
     from pyspark.sql import functions as F
@@ -42,9 +43,9 @@ def checked_cast(text: str, name: str, argument: str, wanted: DataType) -> Colum
 
 
 def refuse_loss_in_parts(text: str, name: str, argument: str, given: DataType, url: str) -> None:
-    """Refuse a nested value whose parts Spark would cast in silence.
+    """Refuse a nested value if Spark would cast its parts without an error.
 
-    :raises InvalidInputError: says so.
+    :raises InvalidInputError: always.
     """
     raise InvalidInputError(
         f"{argument}[{name!r}]={text[:200]!r} is {given.simpleString()[:200]}, whose values may "
@@ -56,12 +57,12 @@ def refuse_loss_in_parts(text: str, name: str, argument: str, given: DataType, u
 
 
 def _literal(text: str) -> str:
-    """A text in SQL, whatever the session takes for an escape."""
+    """Write a text as SQL that does not depend on the session's rules for escapes."""
     return f"cast(X'{text.encode().hex()}' as string)"
 
 
 def holds_all(given: Any, wanted: Any) -> bool:
-    """Tell whether a type, ``wanted``, holds each value of another one."""
+    """Return whether the type ``wanted`` can hold all values of the type ``given``."""
     from pyspark.sql import types as st
 
     if given == wanted or isinstance(given, st.NullType):

@@ -1,7 +1,8 @@
-"""Current time in the expressions of a call: one for all of its queries.
+"""Current time in the expressions of a call: the same for all of its queries.
 
-Spark has a time for each query, and a change of rows is several: one for the report, another for
-the rows. A row whose time comes in between would be counted as one thing and written as another.
+Spark takes a new time for each query, and a change of rows needs several: one for the report,
+another for the rows. A condition with the current time could change between the two, so that a row
+would be counted as one kind and written as another.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NOW = "timestamp_micros({})"
-#: Functions without arguments, and what they are of the time in microseconds.
+#: Functions without arguments, and the expression of each with the time in microseconds.
 _FUNCTIONS = {
     "now": _NOW,
     "current_timestamp": _NOW,
@@ -25,23 +26,23 @@ _FUNCTIONS = {
     "curdate": f"cast({_NOW} as date)",
     "unix_timestamp": f"unix_seconds({_NOW})",
 }
-#: Those that Spark knows without parentheses, too, where no column has the name.
+#: Functions that Spark also knows without parentheses, if no column has the name.
 _BARE = frozenset(("current_timestamp", "localtimestamp", "current_date"))
 _COMMENTS = r"--[^\n]*|/\*.*?\*/"
-#: Texts, quoted names, comments; then a name, with what is before and behind it.
+#: Texts, quoted names, comments; then a name, with a dot before it and parentheses after it.
 _PARTS = (
     r"{texts}|`[^`]*`|{comments}|(?P<before>\.\s*)?\b(?P<name>[a-z_]\w*)\b(?P<call>\s*\(\s*\))?"
 )
 _ESCAPED = r"r'[^']*'|r\"[^\"]*\"|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _PLAIN = r"'[^']*'|\"[^\"]*\""
-#: Whether a backslash is a letter like any other.
+#: Spark setting by which a backslash in a text is an ordinary character.
 _IS_PLAIN = "spark.sql.parser.escapedStringLiterals"
 
 
 class FixedTimes:
-    """The expressions of one call, in which the current time is that of the call.
+    """Writer of the current time into the expressions of one call.
 
-    It is asked of Spark once, where an expression names it at all.
+    The time is read from Spark once, and only if an expression uses it.
     """
 
     def __init__(self, session: SparkSession) -> None:
@@ -54,7 +55,7 @@ class FixedTimes:
     def of(self, text: str, columns: Collection[str]) -> str:
         """Write the time into an expression.
 
-        :param columns: names that are no functions, in any case.
+        :param columns: the table's columns: such a name is not a function, in any case.
         """
         own = {name.lower() for name in columns}
         return self._parts.sub(self._replaced(own), text)

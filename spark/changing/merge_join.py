@@ -49,7 +49,7 @@ _PLAIN = re.compile(r"[\w .:+-]*", re.ASCII)
 def merged_rows(read: Callable[[ColumnsRead | None], MergeSource]) -> ChangedRows:
     """Join a merge's source with a state of its table, by the columns of that state.
 
-    :param read: reads the source by a table's columns and partition columns; ``None``: by those
+    :param read: reads the source with a table's columns and partition columns; ``None``: with those
         that the table has now.
     :raises SnapshotGoneError: files of the state were replaced while it was read.
     """
@@ -75,7 +75,7 @@ def merged_rows(read: Callable[[ColumnsRead | None], MergeSource]) -> ChangedRow
 
 
 class MergeJoin:
-    """One attempt of a merge: reads a state, and says what becomes of each row."""
+    """Join of one attempt of a merge: it reads a state, and finds the kind of each row."""
 
     def __init__(self, source: MergeSource) -> None:
         self._source = source
@@ -87,17 +87,17 @@ class MergeJoin:
         self._types = source.types
 
     def places(self) -> set[str]:
-        """The partitions that the source has rows for."""
+        """Return the partitions that the source has rows for."""
         return self._source.places()
 
     def is_of(self, state: Snapshot) -> bool:
-        """Whether the source was read by the columns of a state."""
+        """Return whether the source was read with the columns of a state."""
         return state.has_columns(self._source.own, self._by)
 
     def state(self, touched: Collection[str]) -> Snapshot:
-        """What the partitions hold that may be changed.
+        """Read the state of the partitions that may be changed.
 
-        :param touched: those that rows of the source lie in, or move to.
+        :param touched: the partitions that rows of the source lie in, or move to.
         """
         nothing = None
         if self._source.is_first:
@@ -107,10 +107,12 @@ class MergeJoin:
 
     @contextmanager
     def reading(self, state: Snapshot) -> Iterator[None]:
-        """Tell of an error of Spark's reader as of files that were replaced, where they were: it
-        has an error of its own for a file that is gone.
+        """Convert an error of Spark's reader in the block if files of the state were replaced.
 
-        :raises SnapshotGoneError: the table has moved since the state was read.
+        Spark's reader has its own error for a file that is missing.
+
+        :raises SnapshotGoneError: an error came, and the table has changed since the state was
+            read.
         """
         try:
             yield
@@ -126,9 +128,9 @@ class MergeJoin:
             ) from error
 
     def _with_keys(self, whole: Snapshot) -> set[str]:
-        """The partitions that hold keys of the source."""
+        """Return the partitions that hold keys of the source."""
         if not self.is_of(whole):
-            return set()  # The source is read again, by the columns of that state.
+            return set()  # The source will be read again, with the columns of that state.
         columns = [*dict.fromkeys([*self._rules.on, *self._by])]
         where = self._key_range()
         keys = state_frame(self._session, self._table, whole, columns, where)
@@ -139,8 +141,10 @@ class MergeJoin:
             return partitions_of(keys, whole.schema, self._by)
 
     def _key_range(self) -> str | None:
-        """What is true of the first key column of all rows that can match: files whose statistics
-        say otherwise are not read."""
+        """Return a condition on the first key column that all rows fulfil that can match.
+
+        Files that it excludes by their statistics are not read. ``None``: no condition.
+        """
         from pyspark.sql import functions as F
 
         name = self._rules.on[0]
@@ -157,7 +161,7 @@ class MergeJoin:
         return None
 
     def rows(self, state: Snapshot) -> ChangedRows:
-        """What becomes of each row of a state, and of the source."""
+        """Join the source with a state, and find the kind of each row."""
         from pyspark.sql import functions as F
 
         rules = self._rules
@@ -199,7 +203,7 @@ class MergeJoin:
         )
 
     def _is_late(self, state: Snapshot) -> Column:
-        """Whether the table's row of a pair is later than the source's."""
+        """Make a condition that is true if the table's row of a pair is later than the source's."""
         from pyspark.sql import functions as F
 
         name = self._rules.latest_by
@@ -209,8 +213,10 @@ class MergeJoin:
         return F.coalesce(own > given, own.isNotNull() & given.isNull())
 
     def _with_deletions(self, comes: DataFrame) -> tuple[DataFrame, Column]:
-        """The source, by that name, and what says of joined rows whether they are deleted. A bare
-        name is the source's column, also where the table has one."""
+        """Return the source with the alias ``source``, and the deletion condition of joined rows.
+
+        A name without a prefix is the source's column, even if the table has one of that name.
+        """
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as F
 
@@ -219,18 +225,18 @@ class MergeJoin:
             return comes, F.lit(False)
         try:
             marked = comes.withColumn(_DELETES, F.expr(text))
-            _ = marked.schema  # Spark Connect looks at names not before.
+            _ = marked.schema  # Spark Connect checks names only here.
         except AnalysisException:
-            return comes, F.expr(text)  # It asks for columns of the table.
+            return comes, F.expr(text)  # The condition uses columns of the table.
         return marked.alias("source"), F.col(f"source.{_DELETES}")
 
     def _values(
         self, state: Snapshot, both: DataFrame, matched: Column
     ) -> tuple[dict[str, Column], dict[str, Column]]:
-        """Each column's value before; and after, where that can be another.
+        """Return each column's values before and after the merge.
 
         :param both: the joined rows.
-        :param matched: whether a row of the source takes the place of one of the table's.
+        :param matched: condition that a row of the source replaces a row of the table.
         """
         from pyspark.sql import functions as F
 
@@ -268,9 +274,12 @@ class MergeJoin:
         return None
 
     def _matches(self, on: Sequence[str]) -> Column:
-        """Whether a row of the table and one of the source are a pair: by their keys; and by their
-        partition, unless the merge looks for keys across partitions. Else a row would match or not
-        by which others come with it."""
+        """Make the condition that a row of the table and a row of the source match.
+
+        Their keys have to be equal, and also their partitions unless the merge searches keys across
+        partitions. Without the partitions, a match would depend on which other rows the source
+        has.
+        """
         from pyspark.sql import functions as F
 
         def sides(name: str) -> tuple[Column, Column]:

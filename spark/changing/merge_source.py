@@ -1,5 +1,4 @@
-"""Source of a merge: a frame's rows with the table's columns, one for each key; and the rules that
-say what becomes of rows that match, and of those that do not."""
+"""Source and rules of a merge: a frame with one row for each key and with the table's columns."""
 
 from __future__ import annotations
 
@@ -36,16 +35,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-#: A table's columns, and those that it is partitioned by.
+#: A table's columns, and its partition columns.
 ColumnsRead = tuple[pa.Schema, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class MergeRules(MergeRequest):
-    """What a merge does with the rows that match, and with those that do not.
+    """Rules of a merge for the rows that match, and for those that do not.
 
     :param matched: ``update``, ``ignore``, or expressions by column.
-    :param evolves: the frame's columns become the table's.
+    :param evolves: the table gets the frame's new columns and wider types.
     """
 
     matched: str | Mapping[str, str] = UPDATE
@@ -53,7 +52,11 @@ class MergeRules(MergeRequest):
     evolves: bool = False
 
     def __post_init__(self) -> None:
-        """:raises InvalidInputError: a word that is none of its choices, no key."""
+        """Check the rules.
+
+        :raises InvalidInputError: an unknown choice, no key, or an expression that cannot be
+            evaluated for each row.
+        """
         super().__post_init__()
         for name, text in self.expressions.items():
             refuse_beyond_rows(name, text)
@@ -69,12 +72,12 @@ class MergeRules(MergeRequest):
 
     @property
     def expressions(self) -> Mapping[str, str]:
-        """All expressions, by what they are for."""
+        """All expressions, by the argument that has them."""
         found = {f"when_matched[{name!r}]": text for name, text in self.sets.items()}
         return found | ({"delete_when": self.delete_when} if self.delete_when else {})
 
     def serves(self, column: str) -> bool:
-        """Whether a column may be there for one of the expressions, or for ``latest_by``, alone."""
+        """Return whether an expression or ``latest_by`` names a column."""
         texts = [*self.expressions.values(), self.latest_by]
         text = " ".join(text or "" for text in texts).lower()
         return re.search(rf"(?<!\w){re.escape(column.lower())}(?!\w)", text) is not None
@@ -82,16 +85,16 @@ class MergeRules(MergeRequest):
 
 @dataclass(frozen=True)
 class MergeSource:
-    """A frame that is to be merged, against the table as it is now.
+    """A frame to merge, checked against the columns of its table.
 
-    :param frame: its rows, one for each key, in the table's types; what only conditions need is
-        there, too.
-    :param rules: with columns named as the table names them.
-    :param own: the table's columns; of a table that is not there, the frame's.
-    :param schema: what the table's columns are to be.
+    :param frame: its rows, one for each key, in the table's types. It also has the columns that
+        only conditions use.
+    :param rules: the rules, with the columns' names as in the table.
+    :param own: the table's columns; the frame's if there is no table yet.
+    :param schema: the table's columns after the merge.
     :param by: its partition columns.
     :param is_first: there is no table yet.
-    :param any_case: names mean the same whatever their case.
+    :param any_case: column names are compared without regard to case.
     """
 
     table: Table | DeltaTable
@@ -112,10 +115,13 @@ class MergeSource:
         any_case: bool,
         columns: ColumnsRead | None = None,
     ) -> MergeSource:
-        """:param partition_by: of a table that is not there yet.
-        :param any_case: columns are the table's whatever their case.
-        :param columns: the table's, as a state of it has them; ``None``: as they are now.
-        :raises InvalidInputError: rules, keys or columns that cannot be right.
+        """Check and convert a frame and rules for a table.
+
+        :param partition_by: partition columns of a table that does not exist yet.
+        :param any_case: column names are compared without regard to case.
+        :param columns: the table's columns in a state; ``None``: those that it has now.
+        :raises InvalidInputError: invalid rules, keys or columns.
+        :raises UnsupportedTypeError: a key column's type has no sure equality.
         :raises TableMismatchError: the frame's columns do not fit the table's.
         """
         stored = table_schema(frame.schema, partition_by)
@@ -136,15 +142,15 @@ class MergeSource:
 
     @property
     def types(self) -> StructType:
-        """The columns that the table is to have, as Spark sees them."""
+        """The columns of the table after the merge, as Spark types."""
         return spark_schema(self.schema)
 
     def places(self) -> set[str]:
-        """The partitions that it has rows for."""
+        """Return the partitions that it has rows for."""
         return partitions_of(self.frame, self.schema, self.by)
 
     def has_null_keys(self) -> bool:
-        """Whether a key of any row is null."""
+        """Return whether a key of any row is null."""
         return bool(self.frame.where(reduce(or_, self._nulls())).limit(1).collect())
 
     def _check_keys(self) -> None:
@@ -160,9 +166,10 @@ class MergeSource:
                 )
 
     def _one_a_key(self) -> DataFrame:
-        """The source with one row for each key.
+        """Return the source with one row for each key.
 
-        :raises InvalidInputError: several rows have one, and none of them is the last.
+        :raises InvalidInputError: several rows have the same key, and ``latest_by`` does not choose
+            one of them.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as F
@@ -202,7 +209,10 @@ class MergeSource:
 
 @dataclass(frozen=True)
 class _SourceReading:
-    """A frame read by the table's columns, whatever their case where the session says so."""
+    """Conversion of a frame to the table's columns.
+
+    :param any_case: column names are compared without regard to case.
+    """
 
     url: str
     frame: DataFrame
@@ -216,9 +226,9 @@ class _SourceReading:
         return find_column(name, among)
 
     def in_its_case(self, rules: MergeRules) -> MergeRules:
-        """Rules whose columns are named as the table names them.
+        """Return the rules with the columns' names as in the table.
 
-        :raises InvalidInputError: one that is none.
+        :raises InvalidInputError: a name is not that of a column.
         """
         own, given = self.own.names, self.frame.columns
 
@@ -242,7 +252,10 @@ class _SourceReading:
         return replace(rules, on=on, latest_by=latest, matched=sets or rules.matched)
 
     def check_partition_columns(self) -> None:
-        """:raises InvalidInputError: the frame lacks one."""
+        """Check that the frame has all partition columns.
+
+        :raises InvalidInputError: it does not.
+        """
         for name in self.by:
             if self._named(name, self.frame.columns) is None:
                 raise InvalidInputError(
@@ -253,9 +266,10 @@ class _SourceReading:
                 )
 
     def check_moves(self, rules: MergeRules) -> None:
-        """Refuse to move rows that are not looked for where they come to.
+        """Refuse to move rows to partitions whose keys are not searched.
 
-        :raises InvalidInputError: an expression computes a partition column.
+        :raises InvalidInputError: an expression computes a partition column, without
+            ``across_partitions``.
         """
         named = [name for name in rules.sets if name in self.by]
         if named and not rules.across:
@@ -268,19 +282,19 @@ class _SourceReading:
             )
 
     def merged_schema(self, stored: pa.Schema, rules: MergeRules, is_first: bool) -> pa.Schema:
-        """The table's columns after the merge.
+        """Return the table's columns after the merge.
 
-        :param stored: the frame's.
-        :raises TableMismatchError: they do not fit them.
+        :param stored: the frame's columns, as they would be stored.
+        :raises TableMismatchError: the frame's columns do not fit the table's.
         """
         own = self.own
         names = [self._named(name, own.names) or name for name in stored.names]
         stored = renamed(stored, names)
         if is_first:
-            return stored  # Whatever a condition names may be a value as well.
+            return stored  # Columns that a condition uses may be the table's, too.
         stored = in_own_types(stored, own)
         for name in names:
-            # It says what becomes of rows, and is no column of them.
+            # Such a column is only for conditions and expressions, and does not go into the table.
             if name not in own.names and rules.serves(name):
                 stored = stored.remove(stored.get_field_index(name))
         if rules.evolves:
@@ -300,7 +314,7 @@ class _SourceReading:
         return own
 
     def aligned(self, schema: pa.Schema) -> DataFrame:
-        """The frame with the names and types of a schema, fields of structs by their names."""
+        """Return the frame with the names and types of a schema; struct fields match by name."""
         from pyspark.sql import functions as F
 
         types, columns = spark_schema(schema), []
@@ -310,7 +324,7 @@ class _SourceReading:
             if own in schema.names:
                 kind = types[own].dataType
                 column = cast_by_name(column, self.frame.schema[name].dataType, kind)
-                # As the table's is read.
+                # As the table's own column is read.
                 column = as_char(column, types[own], self.frame.sparkSession)
                 column = as_partition_value(column, kind) if own in self.by else column
             columns.append(column.alias(own))

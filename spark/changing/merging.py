@@ -1,4 +1,4 @@
-"""Merge of a frame into a table: rows whose keys are there are updated or deleted, others inserted.
+"""Merge of a frame into a table: rows with known keys are updated or deleted, others inserted.
 
 ::
 
@@ -6,9 +6,9 @@
 
     merge(changes, "s3://bucket/orders", on=["order_id"], delete_when="op = 'D'", latest_by="at")
 
-The partitions that the frame has rows for, or with ``across_partitions`` those of all keys, are
-read as one state and joined with it by Spark. Those in which any row changes are written anew by
-one job, which is refused where another one has changed them since.
+Spark reads one state of the partitions that the frame has rows for, or with ``across_partitions``
+of those of all keys, and joins it with the frame. One job replaces the partitions in which any row
+changes. It is refused if another job has changed them since.
 """
 
 from __future__ import annotations
@@ -57,30 +57,33 @@ def merge(
 
     :param frame: the source, with the table's partition columns. It is read once.
     :param table: ``s3://bucket/prefix``; ``None`` for the one that the operator names.
-    :param on: the key's columns. A row matches those of its own partition alone.
+    :param on: the key's columns. A row matches only rows of its own partition.
     :param when_matched: ``update`` (all columns), ``ignore``, or expressions by column, in which
         ``source.c`` and ``target.c`` are the two rows' columns.
     :param when_not_matched: ``insert`` or ``ignore``.
-    :param delete_when: a condition, such as ``op = 'D'``: a row of which it is true deletes the row
-        that it matches, and is not inserted where it matches none.
-    :param latest_by: of several rows of a key in a partition the one counts that has the greatest
-        value there, the table's own among them where it has that column: one that is later than the
-        frame's stays. Left out, several are refused, and the frame's row counts.
+    :param delete_when: a condition, such as ``op = 'D'``. A row that fulfils it deletes the row
+        that it matches, and is not inserted if it matches none.
+    :param latest_by: a column. If several rows of a partition have the same key, the row with the
+        greatest value in this column counts. The table's own row is one of them if the table has
+        this column: if it is later than the frame's row, it stays. Left out, several rows of a key
+        are refused, and the frame's row replaces the table's.
     :param null_safe: null keys match each other; else a null key matches nothing, as in SQL.
-    :param across_partitions: a row matches those of all partitions. One that has come to another
-        partition moves there, as does one whose partition column ``when_matched`` computes; of
-        several rows of a key, in whichever partitions, one counts, as ``latest_by`` says.
+    :param across_partitions: a row matches rows of all partitions. If the frame has it in another
+        partition, it moves there; so does a row whose partition column ``when_matched`` computes.
+        If several rows, in any partitions, have the same key, one counts, by ``latest_by``.
     :param schema_mode: ``merge``: columns that only the frame has, and wider types, become the
-        table's; those that it lacks stay as they are, and are null in rows that are inserted.
-    :param attempts: how often the table is read and joined, where another job changes it meanwhile.
-    :param partition_by: partition columns of a table that is not there yet.
-    :param layout: of a table that is not there yet, as :func:`.save_frame.save` has it; one that is
-        there is found.
-    :param code_version: of the program that computes the frame, as :func:`.save_frame.save` has it.
-    :param options: of the write, as there.
-    :returns: what was done: rows inserted, updated, deleted, unchanged; partitions written, left.
-    :raises InvalidInputError: a call that cannot be right; nothing was changed.
-    :raises TableMismatchError: columns that are not the table's.
+        table's. Columns that the frame lacks stay as they are, and are null in inserted rows.
+    :param attempts: how often the table is read and joined at most, if other jobs change it.
+    :param partition_by: partition columns of a table that does not exist yet.
+    :param layout: the layout of a table that does not exist yet, as in :func:`.save_frame.save`;
+        that of an existing table is found.
+    :param code_version: version of the program that computes the frame, as in
+        :func:`.save_frame.save`.
+    :param options: options of the write, as in :func:`.save_frame.save`.
+    :returns: a report: numbers of rows inserted, updated, deleted and unchanged, and of partitions
+        written and left.
+    :raises InvalidInputError: an invalid call; nothing was changed.
+    :raises TableMismatchError: the frame's columns do not fit the table's.
     :raises CommitConflictError: another job changed a partition, at each attempt; nothing of this
         one is visible.
     """
@@ -114,14 +117,14 @@ def merge_by(
     code_version: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> TableChange:
-    """As :func:`merge`, by rules."""
+    """Merge a frame into a table by rules. The other parameters are those of :func:`merge`."""
     require_spark_frame(frame)
     if frame.isStreaming:
         raise InvalidInputError(
             "A streaming frame has no end to merge; nothing was merged.",
             remedy="Use stream(…, mode='merge', merge_on=[…]).",
         )
-    kept: list[DataFrame] = []  # Not before a retry is found to have nothing left to do.
+    kept: list[DataFrame] = []  # Filled only if there is something to do: a retry may have nothing.
 
     def joined(target: Table | DeltaTable, place: WriteTarget, any_case: bool) -> ChangedRows:
         kept.extend([] if kept else [_materialised(frame)])
@@ -146,8 +149,11 @@ def merge_by(
 
 
 def _materialised(frame: DataFrame) -> DataFrame:
-    """The source, computed once: checkpointed where this Spark can, so that a lost executor is an
-    error, and not other rows."""
+    """Compute the source once, and keep it.
+
+    It is checkpointed if this Spark can do that. Then a lost executor causes an error; without a
+    checkpoint the source would be computed again, perhaps with other rows.
+    """
     java: Any = getattr(frame, "_jdf", None)
     if java is not None and not java.queryExecution().analyzed().deterministic():
         logger.warning(

@@ -48,19 +48,20 @@ def delete(
     options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
 ) -> TableChange:
-    """Delete the rows of which a condition is true, by one job that writes their partitions anew.
+    """Delete the rows that fulfil a condition, by one job that replaces their partitions.
 
-    Rows of which it is null stay, as in SQL. A partition that loses its last row has no file left.
+    Rows for which the condition is null stay, as in SQL. A partition that loses its last row has no
+    file left.
 
     :param table: ``s3://bucket/prefix``.
-    :param where: as ``DataFrame.where`` takes it: ``day < '2013-01-01' and user_id = 7``. The
-        current time in it, as by ``now()``, is that of the call.
-    :param attempts: how often the table is read, where another job changes it meanwhile.
-    :param options: of the write, as :func:`.save_frame.save` has them.
+    :param where: a condition, as for ``DataFrame.where``: ``day < '2013-01-01' and user_id = 7``.
+        The current time in it, as by ``now()``, is that of the call.
+    :param attempts: how often the table is read at most, if other jobs change it.
+    :param options: options of the write, as in :func:`.save_frame.save`.
     :param spark: the session; ``None`` for the active one.
-    :returns: what was done: rows deleted, and others of the same partitions; partitions written and
-        left.
-    :raises InvalidInputError: a call that cannot be right; nothing was changed.
+    :returns: a report: numbers of rows deleted and of other rows in the same partitions, and of
+        partitions written and left.
+    :raises InvalidInputError: an invalid call; nothing was changed.
     :raises CommitConflictError: another job changed a partition, at each attempt; nothing of this
         one is visible.
     """
@@ -76,10 +77,10 @@ def update(
     options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
 ) -> TableChange:
-    """Change the rows of which a condition is true, by one job that writes their partitions anew.
+    """Change the rows that fulfil a condition, by one job that replaces their partitions.
 
-    :param set: expressions by column: ``{"price": "price * 1.1"}``. Of a partition column: the row
-        moves.
+    :param set: expressions by column: ``{"price": "price * 1.1"}``. If the column is a partition
+        column, the row moves.
 
     The rest is as in :func:`delete`.
     """
@@ -122,9 +123,9 @@ def _edited(
 
 @dataclass(frozen=True)
 class _Edit:
-    """What is to become of the rows of which a condition is true.
+    """Deletion or update of the rows that fulfil a condition.
 
-    :param sets: expressions by column; ``None``: they are deleted.
+    :param sets: expressions by column; ``None``: the rows are deleted.
     """
 
     session: SparkSession
@@ -134,12 +135,13 @@ class _Edit:
     any_case: bool
 
     def rows(self) -> ChangedRows:
-        """By the table's columns and state as they are now."""
+        """Read the table's present state, and apply the change to its rows."""
         schema, by = self.table.schema, self.table.partition_by
         while True:
             sets = {self._column(it, schema.names): text for it, text in (self.sets or {}).items()}
             moves = not sets.keys().isdisjoint(by)
-            # Where rows move, what is there counts too, which the condition says nothing of.
+            # If rows move, all partitions are read: the condition does not name those that rows
+            # move to.
             selected = None if moves else selected_partitions(self.where, schema, by)
             state = self.table.state_to_change(selected)
             if state.has_columns(schema, by):
@@ -168,10 +170,11 @@ class _Edit:
         return found
 
     def _refuse_chance(self, rows: DataFrame, sets: Mapping[str, str], by: Sequence[str]) -> None:
-        """Refuse what may choose other rows, or partitions, each time that it is evaluated: it is
-        for the report, and again for the rows.
+        """Refuse expressions that may choose other rows or partitions at each evaluation.
 
-        :raises InvalidInputError: it names ``rand()`` or the like.
+        They are evaluated for the report, and again for the rows.
+
+        :raises InvalidInputError: an expression uses ``rand()`` or the like.
         """
         moves = {f"set[{name!r}]": text for name, text in sets.items() if name in by}
         for name, text in ({"where": self.where} | moves).items():
@@ -217,10 +220,10 @@ class _Edit:
 
 
 def _is_chance(rows: DataFrame, text: str) -> bool:
-    """Tell whether an expression may have another value each time that it is evaluated.
+    """Return whether an expression may have another value each time that it is evaluated.
 
-    Spark refuses such a one as a join's condition. A session of Spark Connect tells it in no other
-    way.
+    Spark refuses such an expression in a join's condition. This is the only test that a session of
+    Spark Connect offers.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
@@ -229,5 +232,5 @@ def _is_chance(rows: DataFrame, text: str) -> bool:
     try:
         rows.join(other, F.expr(text).isNotNull(), "left_semi").schema  # noqa: B018 - analysed
     except AnalysisException as error:
-        return "INVALID_NON_DETERMINISTIC_EXPRESSIONS" in str(error)  # Others are told later.
+        return "INVALID_NON_DETERMINISTIC_EXPRESSIONS" in str(error)  # Others are reported later.
     return False

@@ -1,5 +1,7 @@
-"""Job that carries out a change of rows: computed again where another one came first, and done once
-for each run."""
+"""Job that carries out a change of rows.
+
+The change is computed again if another job came first, and made once for each run.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,7 @@ if TYPE_CHECKING:
 
 
 class RowWriter:
-    """Carries out changes of one table: reads, computes, writes what changes, and again after a
-    conflict.
+    """Writer of changes to one table, which computes and writes a change again after a conflict.
 
     :param target: the table, the only partitions that may be written, and the write's options.
     """
@@ -63,7 +64,7 @@ class RowWriter:
         self.table = table_to_change(target, handoff)
         self._own_key = names_key(target.options)
         own = {"expected_mode": None, "replace_table": False, "replace_partitions": None}
-        # What the call itself names is refused below.
+        # Options that the call itself gives are refused below.
         own = {name: it for name, it in own.items() if not is_given(target.options, name)}
         asked = writer_options(target.options, handoff, target.named_options | own)
         self._options = limited_by(session, asked)
@@ -79,9 +80,10 @@ class RowWriter:
     def change(self, compute: Callable[[], ChangedRows], attempts: int) -> TableChange:
         """Compute a change and carry it out.
 
-        :param compute: reads the table's state, and says what is to become of it.
-        :param attempts: how often it may be computed, where others change the table meanwhile.
-        :raises CommitConflictError: they have, each time. Nothing of it is visible.
+        :param compute: reads the table's state and computes its rows after the change.
+        :param attempts: how often it may be computed, if other jobs change the table meanwhile.
+        :raises CommitConflictError: other jobs did, at each attempt. No row of the change is
+            visible.
         """
         if attempts < 1:
             raise InvalidInputError(f"attempts is {attempts}; it is 1 at least.")
@@ -99,8 +101,8 @@ class RowWriter:
             except Exception as error:
                 if (refused := self._refused_value(error)) is not None:
                     raise refused from error
-                # Of a file that a replace has removed Spark's own reader raises an error of its
-                # own.
+                # If a replace has removed a file, Spark's own reader raises an error of another
+                # kind.
                 if rows is None or attempt == attempts or not self.table.has_moved(rows.state):
                     raise
             finally:
@@ -109,7 +111,7 @@ class RowWriter:
         raise AssertionError("each attempt returns or raises")
 
     def _refused_value(self, error: Exception) -> InvalidInputError | None:
-        """The error of a value that a query of Spark's has refused; ``None`` for all others."""
+        """Return the error of a value that a Spark query has refused; ``None`` for other errors."""
         if isinstance(error, ZeroRenameError):
             return None
         url = self.table.root.url
@@ -120,12 +122,15 @@ class RowWriter:
         return told
 
     def _earlier(self, policy: OnRepeat) -> str | None:
-        """The job in which the run has done this before, where that policy says what follows."""
+        """Return the run's earlier job if the run has done this before under a policy.
+
+        :param policy: the policy for a repetition; ``None`` is returned if another one is given.
+        """
         key = self._options.idempotency_key
         return self.table.job_of_key(key) if key and self._options.on_repeat is policy else None
 
     def _done_before(self) -> Committed | None:
-        """What an earlier try of the run has done, where it is not to be done again."""
+        """Return the result of an earlier try of the run, if the change must not be repeated."""
         if self._earlier(OnRepeat.SKIP) is None:
             return None
         return self._without_rows(self.table.schema, self.table.partition_by)
@@ -146,7 +151,7 @@ class RowWriter:
             policies, inputs = self.table.rewrite_policies(state, changed, options.files())
             if rows.brings_rows:
                 inputs.append(all_read(self._reads).made_by(options.code_version))
-            else:  # They stay theirs who computed them.
+            else:  # The rows keep the code version of the jobs that computed them.
                 policies["code_version"] = None
             done = self._written(
                 rows.rows(counts.changed),
@@ -165,8 +170,10 @@ class RowWriter:
         schema_mode: SchemaMode = SchemaMode.KEEP,
         policies: Mapping[str, Any] = MappingProxyType({}),
     ) -> Committed:
-        """A job that changes no partition: it says of the run that this was done, and may bring
-        columns."""
+        """Carry out a job that changes no partition.
+
+        It records that the run has made the change, and may add columns.
+        """
         frame = self.session.createDataFrame([], spark_schema(schema))
         return self._written(frame, partition_by, schema_mode, policies, 0)
 
@@ -181,10 +188,10 @@ class RowWriter:
     ) -> Committed:
         """Carry out a job.
 
-        :param policies: members of its :class:`.JobSpec` besides those of the options.
+        :param policies: fields of its :class:`.JobSpec` besides those of the options.
         """
-        # What a run wrote before holds the rows of others, too: the change is made once more on
-        # what is there.
+        # The run's earlier files hold rows of other runs, too, so they are not replaced: the change
+        # is made again on the present rows.
         again = self._options.on_repeat
         again = OnRepeat.APPEND if again is OnRepeat.REPLACE_OWN else again
         options = replace(
@@ -203,8 +210,7 @@ class RowWriter:
 
 
 def table_to_change(target: WriteTarget, handoff: Handoff) -> Table | DeltaTable:
-    """Return the table that a change names: as it is found, and where there is none, as its first
-    job is to make it.
+    """Return the table of a change: the existing one, or the one that its first job will make.
 
     :raises InvalidInputError: the task that submitted the application waits for a table of
         directories, and this one is a Delta table.
@@ -227,8 +233,12 @@ def table_to_change(target: WriteTarget, handoff: Handoff) -> Table | DeltaTable
 
 
 def refuse_policies(options: WriterOptions, table: str) -> None:
-    """Options that contradict a change of rows, which has a state, partitions and a mode of its
-    own."""
+    """Refuse options that contradict a change of rows.
+
+    A change has its own state, partitions and mode.
+
+    :raises InvalidInputError: such an option is given.
+    """
     given = {
         "failIfExists": options.fail_if_exists,
         "replaceWhere": options.replace_where,
@@ -260,11 +270,11 @@ def change_table(
     layout: str | None = None,
     code_version: str | None = None,
 ) -> TableChange:
-    """Change rows of the table that is named, or that the application's submitter names.
+    """Change rows of a table that the call or the application's submitter names.
 
-    :param compute: reads its state and says what is to become of its rows; is told the target, and
-        whether columns are the table's whatever their case.
-    :raises InvalidInputError: none is named, or one of Hadoop's committers writes it.
+    :param compute: reads the table's state and computes its rows after the change. Its arguments
+        are the table, the target, and whether column names are compared without regard to case.
+    :raises InvalidInputError: no table is named, or one of Hadoop's committers writes it.
     """
     with submitted(session) as handoff:
         target = resolve(

@@ -1,4 +1,4 @@
-"""Fields of structs, matched by name: Spark's own cast goes by their places."""
+"""Casts that match the fields of structs by name. Spark's own cast matches them by position."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 def cast_by_name(value: Column, given: DataType, wanted: DataType) -> Column:
-    """Cast a value to a column's type, the fields of its structs by their names.
+    """Cast a value to a column's type, with the fields of its structs matched by name.
 
-    :param given: the value's type, whose structs have the fields of those wanted, in any order.
+    :param given: the value's type, whose structs have the same fields as those wanted, in any
+        order.
     """
     return (value if _in_place(given, wanted) else _arranged(value, given, wanted)).cast(wanted)
 
@@ -28,8 +29,8 @@ def cast_by_name(value: Column, given: DataType, wanted: DataType) -> Column:
 class ColumnExpressions:
     """Expressions of a call that become columns of a table.
 
-    :param argument: the call's name for them: ``set``, ``when_matched``.
-    :param any_case: names mean the same whatever their case.
+    :param argument: the call's argument for them: ``set``, ``when_matched``.
+    :param any_case: names are compared without regard to case.
     :param url: the table, for errors.
     """
 
@@ -38,10 +39,10 @@ class ColumnExpressions:
     url: str
 
     def cast(self, rows: DataFrame, name: str, text: str, wanted: DataType) -> Column:
-        """Cast an expression over rows to a column's type, the fields of its structs by name.
+        """Cast an expression over rows to a column's type, with fields of structs matched by name.
 
         :raises InvalidInputError: a struct in it has other fields than the column's; or parts of it
-            may not fit, and this session would not say so.
+            may not fit, and this session would raise no error.
         """
         from pyspark.sql import functions as F
         from pyspark.sql.types import ArrayType, MapType, StructType
@@ -66,12 +67,13 @@ class ColumnExpressions:
             refuse_loss_in_parts(text, name, self.argument, given, self.url)
         if _in_place(given, wanted):
             return value.cast(wanted)
-        # An array of one: what is named several times is computed once, be it rand() or a UDF.
+        # An array of one element: so an expression that is used several times is computed once,
+        # even if it is rand() or a UDF.
         once = F.transform(F.array(value), lambda item: _arranged(item, given, wanted))
         return once.getItem(0).cast(wanted)
 
     def _differences(self, given: DataType, wanted: DataType, path: str) -> list[str]:
-        """The fields that only one of two types has, in words."""
+        """Describe the fields that only one of two types has."""
         from pyspark.sql import types as st
 
         if isinstance(given, st.ArrayType) and isinstance(wanted, st.ArrayType):
@@ -94,7 +96,7 @@ class ColumnExpressions:
         return found
 
     def _own_name(self, name: str, names: list[str]) -> str:
-        """The table's name of a field; the field's own where the table has none like it."""
+        """Return the table's name of a field; the field's own if the table does not have it."""
         return (find_column(name, names) if self.any_case else None) or name
 
 
@@ -109,7 +111,7 @@ def _has_fields(kind: DataType) -> bool:
 
 
 def _in_place(given: DataType, wanted: DataType) -> bool:
-    """Tell whether every field of a type is where it is wanted, so that Spark's cast is right."""
+    """Return whether all fields are in the wanted order already, so that Spark's cast is right."""
     from pyspark.sql import types as st
 
     if isinstance(given, st.ArrayType) and isinstance(wanted, st.ArrayType):
@@ -127,7 +129,7 @@ def _in_place(given: DataType, wanted: DataType) -> bool:
 
 
 def _arranged(value: Column, given: DataType, wanted: DataType) -> Column:
-    """A value whose structs have their fields where they are wanted."""
+    """Return a value with the fields of its structs in the wanted order."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as st
 
@@ -153,6 +155,6 @@ def _arranged(value: Column, given: DataType, wanted: DataType) -> Column:
 
 
 def _pairs(given: StructType, wanted: StructType) -> list[tuple[StructField, StructField]]:
-    """The fields of a struct in the order of those wanted, each with the one that it becomes."""
+    """Pair each wanted field with the given field of that name, in the wanted order."""
     own = {field.name.lower(): field for field in given.fields}
     return [(own[field.name.lower()], field) for field in wanted.fields]

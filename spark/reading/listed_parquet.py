@@ -113,7 +113,7 @@ def _read(
 
 
 def _has_long_decimals(schema: StructType) -> bool:
-    """Tell whether a column, or a part of one, is a decimal whose values may not fit 32 bits."""
+    """Return whether a column, or a part of one, is a decimal whose values may not fit 32 bits."""
     digits = re.findall(r"DecimalType\((\d+),", repr(schema))
     return any(int(it) > _SMALL for it in digits)
 

@@ -298,7 +298,7 @@ def _lists(snapshot: Snapshot) -> Sequence[Snapshot] | None:
 
 
 def _is_in_its_directory(folder: str, partition: str, snapshot: Snapshot) -> bool:
-    """Tell whether Spark finds a partition's values in the names of a folder of the table."""
+    """Return whether Spark finds a partition's values in the names of a folder of the table."""
     name = folder.removeprefix(f"{snapshot.root.prefix}/")
     columns = [part.partition("=")[0] for part in name.split("/")]
     if columns != list(snapshot.partition_by) or not is_read_alike_by_spark(name):

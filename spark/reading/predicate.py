@@ -141,7 +141,7 @@ def named_partition(text: str, schema: pa.Schema, by: Sequence[str]) -> str | No
 
 
 def _is_one_value(schema: pa.Schema, field: pa.Field, literal: Any) -> bool:
-    """Tell whether the value that Spark compares a column with is that of a path with this text."""
+    """Return whether a literal has the same value for Spark's comparison and in a path's text."""
     kind, text, quoted = field.type, literal.this, literal.is_string
     if pt.is_integer(kind):
         return True
