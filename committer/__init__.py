@@ -1,8 +1,8 @@
-"""The commit protocol on S3. Knows boto3 and pyarrow; knows neither Spark nor Airflow.
+"""Commit protocol on S3. Knows boto3 and pyarrow; knows neither Spark nor Airflow.
 
-Everything in :mod:`.exports` is imported from here, on first use: that loads boto3 and pyarrow,
-which processes that want an error or a layout only, Spark's short-lived workers among them, need
-not wait for.
+Everything in :mod:`.exports` is imported from here, on first use. That import loads boto3 and
+pyarrow. Processes that need only an error or a layout, such as Spark's short-lived workers, need
+not wait for it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # All that is exported begins with a capital; the rest are sub-modules, which then are looked
-    # for without loading the others.
+    # All exported names begin with a capital. Other names are sub-modules, which Python then finds
+    # without loading the exports.
     if not name[0].isupper() and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

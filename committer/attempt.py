@@ -1,7 +1,7 @@
-"""Writer of a task attempt of an open job, and the streams that it writes by.
+"""Writer of a task attempt of an open job, and its output streams.
 
-In a Delta table a file is written whole, where nobody looks for it. No two attempts share a key, so
-that a request which arrives late writes what is there already, or what nobody reads.
+In a Delta table a file is written whole, where no reader looks for it. No two attempts share a key.
+So a request that arrives late writes what is there already, or an object that no reader knows.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from .store.requests import (
 )
 from .store.upload_stream import DelayedOutputStream
 
-#: As patient as a request that the driver repeats.
+#: Waits as long as a request that the driver repeats.
 _COMPLETE = Backoff(tries=16, first=0.5, cap=8.0)
 
 
 def complete_whole(key: str, upload_id: str, etags: Sequence[str], size: int) -> Step[str]:
-    """Complete the upload of a file that is written whole, or see that it is: its ETag.
+    """Complete the upload of a file that is written whole, and return its ETag.
 
-    :raises StreamError: the store says that it is not, or does not say.
+    If it is complete already, only its ETag is read.
+
+    :raises StreamError: the store says that it is not complete, or does not say.
     """
     cause = ""
     for attempt in _COMPLETE.attempts():
@@ -47,7 +49,7 @@ def complete_whole(key: str, upload_id: str, etags: Sequence[str], size: int) ->
             return answer.etag
         found = yield from Head(key)
         if isinstance(found, Found) and found.size == size:
-            return found.etag  # Nobody else has this key.
+            return found.etag  # No other writer has this key.
         cause = answer.code if isinstance(answer, Refused) else answer.cause
         if isinstance(answer, Refused) and attempt:
             break
@@ -55,17 +57,18 @@ def complete_whole(key: str, upload_id: str, etags: Sequence[str], size: int) ->
 
 
 class WholeOutputStream(DelayedOutputStream):
-    """As :class:`DelayedOutputStream`, but ``close`` writes the object, and ``abort`` removes it.
+    """Stream like :class:`DelayedOutputStream` whose ``close`` writes the object.
 
-    Requests: one where all fits into a part; else one that creates the upload, one per part, and
-    one that completes it. ``upload`` then names no upload, and the object's ETag.
+    ``abort`` removes the object. Requests: one if everything fits into a part; else one that
+    creates the upload, one per part, and one that completes it. ``upload`` then names no upload,
+    and the object's ETag.
     """
 
     def begin(self) -> None:
         """Do nothing: most files are one request."""
 
     def seal(self) -> None:
-        """Close: no part of most files is sent before."""
+        """Close: most files have no part that could be sent before."""
         self.close()
 
     def _finish(self) -> None:
@@ -84,7 +87,7 @@ class WholeOutputStream(DelayedOutputStream):
         self._upload_id = ""
 
     def _discard(self) -> Exception | None:
-        """Remove the object, where it may be there, and abort an upload that is not completed."""
+        """Remove the object if it may be there, and abort an upload that is not completed."""
         if not self._sent:
             return super()._discard()
         try:
@@ -98,11 +101,13 @@ class WholeOutputStream(DelayedOutputStream):
 
 
 def _own_keys(opened: OpenedJob, attempt: str) -> Callable[[str, int], str] | None:
-    """The keys of an attempt's files that no other attempt has; ``None``: they lie in the
-    partitions' directories."""
+    """Return a function for keys that no other attempt has; ``None`` in a table of directories.
+
+    There, files lie in the partitions' directories.
+    """
     if opened.log is None:
         return None
-    # No partition in it: some engines do not find what has other letters than ASCII.
+    # The key does not contain the partition: some engines do not find keys with non-ASCII letters.
     data, numbers = opened.log.data, count()
     return lambda _partition, _number: f"{data}part-{attempt}-{next(numbers):04d}.parquet"
 
@@ -110,7 +115,7 @@ def _own_keys(opened: OpenedJob, attempt: str) -> Callable[[str, int], str] | No
 def data_stream(
     driver: Driver, opened: OpenedJob, key: str, settings: ObjectSettings
 ) -> DelayedOutputStream:
-    """The stream of one data file of an open job."""
+    """Make the stream of one data file of an open job."""
     kind = DelayedOutputStream if opened.log is None else WholeOutputStream
     return kind(driver, key, settings, part_bytes=opened.spec.files.part_bytes)
 
@@ -122,7 +127,10 @@ def task_writer(
     attempt: int,
     at_end: Callable[[], object] | None = None,
 ) -> TaskWriter:
-    """The writer of one task attempt of an open job; ``at_end`` as :class:`TaskWriter` takes it."""
+    """Make the writer of a task's attempt of an open job.
+
+    :param at_end: as :class:`TaskWriter` takes it.
+    """
     spec = opened.spec
     return TaskWriter(
         opened.root,
@@ -135,7 +143,7 @@ def task_writer(
         partial(data_stream, driver, opened),
         spec.allowed_partitions,
         absent=frozenset(opened.schema.names).difference(spec.schema.names),
-        # What an attempt writes late lies at keys of its own, which nobody reads.
+        # In a log, a late attempt's files have keys of their own, which no reader knows.
         at_end=at_end if opened.log is None else None,
         key_of=_own_keys(opened, f"{task:05d}-{attempt}-{token_hex(4)}"),
         describe=None if opened.log is None else opened.log.describe,
@@ -146,7 +154,10 @@ def task_writer(
 
 
 def attempt_writer(driver: Driver, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
-    """As :func:`task_writer`, of an attempt that the job may not wait for."""
+    """Make a writer like :func:`task_writer`, for an attempt that the job may not wait for.
+
+    Such an attempt checks at its end whether the job is decided.
+    """
 
     def check() -> None:
         with about(opened.root.url):

@@ -50,11 +50,11 @@ T = TypeVar("T")
 
 
 class ChangeableTable(StatefulTable):
-    """The part of a table that changes rows which are there."""
+    """The part of a table that changes existing rows."""
 
     driver: BotoDriver
     _footers: FooterReader
-    #: Where its jobs write ``_SUCCESS`` unless somebody asks for other places.
+    #: Places where its jobs write ``_SUCCESS`` by default.
     usual_markers = SuccessMarkers.PARTITION_AND_TABLE
 
     @abstractmethod
@@ -73,43 +73,48 @@ class ChangeableTable(StatefulTable):
 
     @abstractmethod
     def stored_names(self, partitions: Collection[str]) -> Collection[str]:
-        """Partitions as users name them, in the form in which they are stored."""
+        """Convert names of partitions from users to the form in which they are stored."""
 
     @abstractmethod
     def state_to_change(self, partitions: Collection[str] | None = None) -> Snapshot:
-        """A snapshot whose rows are computed anew: of the partitions named, as they are stored, of
-        all, or of those that a condition fits."""
+        """Take a snapshot whose rows are to be computed again.
+
+        It is of the partitions named, as they are stored, of all, or of those that fit a condition.
+        """
 
     @abstractmethod
     def rewrite_policies(
         self, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions
     ) -> tuple[dict[str, Any], list[Inputs]]:
-        """Members of the :class:`.JobSpec` that replaces partitions of a state whose rows change;
-        and what these were computed from."""
+        """Return the policies of a job that changes rows of a state's partitions, and its inputs.
+
+        The policies are members of the :class:`.JobSpec`. The inputs are those of the rows that are
+        written again.
+        """
 
     @property
     @abstractmethod
     def hidden_remedy(self) -> str:
-        """Say what to do about columns in files of others that the table does not show."""
+        """Remedy for columns in files of other programs that the table does not show."""
 
     @abstractmethod
     def job_of_key(self, idempotency_key: str) -> str | None:
-        """The job that last did the work of this run's key, or ``None``."""
+        """Return the job that last did the work of this run's key, or ``None``."""
 
     @abstractmethod
     def rival_jobs(
         self, partitions: Collection[str], appends: bool, *, run: str | None = None
     ) -> Sequence[object]:
-        """Find the jobs of other runs that are at work on partitions, as their open records say.
+        """Find the jobs of other runs that are at work on partitions, by their open records.
 
-        :param partitions: as the table spells them; none: any.
-        :param appends: whether the run appends: two appends are no rivals.
-        :param run: the run's idempotency key, whose own jobs are no rivals.
+        :param partitions: as the table spells them; empty: any.
+        :param appends: whether the run appends: two appends are not rivals.
+        :param run: the run's idempotency key, whose own jobs are not rivals.
         """
 
     @abstractmethod
     def rewriting_job(self, spec: JobSpec, inputs: Inputs) -> WriteJob:
-        """A job that writes rows of a state again, some of them changed.
+        """Make a job that writes rows of a state again, some of them changed.
 
         :param inputs: what they are computed from.
         """
@@ -117,7 +122,7 @@ class ChangeableTable(StatefulTable):
     def _waiting(
         self, spec: JobSpec, longest: timedelta | float | None
     ) -> Callable[[], None] | None:
-        """Make what waits for jobs of other runs before a job opens; ``None``: nothing is to."""
+        """Make a function that waits for other runs' jobs before a job opens; ``None``: no wait."""
         wait = RivalWait.of(longest)
         if wait is None:
             return None
@@ -151,34 +156,35 @@ class ChangeableTable(StatefulTable):
         code_version: str | None = None,
         success_markers: SuccessMarkers | str | None = None,
     ) -> TableChange:
-        """Merge rows by key, by one job that writes the partitions anew in which a row changes.
+        """Merge rows by key, by one job that rewrites the partitions in which a row changes.
 
-        The rows that are given are in memory; those of the table are read a batch at a time, twice
-        where a partition changes.
+        The given rows are in memory. The table's rows are read a batch at a time, twice if a
+        partition changes.
 
         :param data: a table, batch or reader of Arrow's, a frame of pandas (an index with a name is
             a column) or Polars, or any other object with Arrow's C stream interface.
-        :param on: the key's columns. A row matches those of its own partition alone.
+        :param on: the key's columns. A row matches only rows of its own partition.
         :param when_matched: ``update`` or ``ignore``.
         :param when_not_matched: ``insert`` or ``ignore``.
-        :param delete_when: a condition over the rows given, as for :meth:`scan`: one of which it is
-            true deletes the row that it matches, and is not inserted where it matches none.
-        :param latest_by: of several rows of a key in a partition the one counts that has the
-            greatest value there, the table's own among them where it has that column: one that is
-            later than the one given stays. Left out, several are refused, and the row given counts.
+        :param delete_when: a condition over the given rows, as for :meth:`scan`. A row for which it
+            is true deletes the row that it matches, and is not inserted if it matches none.
+        :param latest_by: a column. Of several rows of a key in a partition, the row with the
+            greatest value in it counts. If the table has that column, its own row takes part: it
+            stays if it is later than the given one. Without ``latest_by``, several given rows of a
+            key are refused, and a given row counts before the table's.
         :param null_safe: null keys match each other; else a null key matches nothing.
-        :param across_partitions: a row matches those of all partitions. One that has come to
-            another partition moves there; of several rows of a key, in whichever partitions, one
-            counts, as ``latest_by`` says.
-        :param schema_mode: ``keep``, or ``merge``: columns that only the rows have, and wider
-            types, become the table's; those that they lack stay, and are null in new rows.
+        :param across_partitions: a row matches rows of all partitions. A row that now belongs to
+            another partition moves there. Of several rows of a key, in any partitions, one counts,
+            as ``latest_by`` says.
+        :param schema_mode: ``keep``, or ``merge``: columns that only the given rows have, and wider
+            types, become the table's; columns that they lack stay, and are null in new rows.
         :param partition_by: partition columns of a table that is not there yet.
-        :param attempts: how often it is computed, where another job changes the table meanwhile.
-        :param idempotency_key: with ``on_repeat``, ``only_partitions``, ``data_root``,
-            ``owner``, ``files`` and ``code_version``, as for :meth:`.table.Table.job`.
+        :param attempts: how often it is computed, if another job changes the table meanwhile.
+        :param idempotency_key: with ``on_repeat``, ``only_partitions``, ``data_root``, ``owner``,
+            ``files`` and ``code_version``, as for :meth:`.table.Table.job`.
         :param success_markers: the same; ``None``: the default of the table's jobs.
-        :raises InvalidInputError: a call that cannot be right; nothing was changed.
-        :raises TableMismatchError: columns that are not the table's.
+        :raises InvalidInputError: invalid arguments; nothing was changed.
+        :raises TableMismatchError: columns that do not fit the table's.
         :raises CommitConflictError: another job changed a partition, at each attempt; nothing of
             this one is visible.
         """
@@ -222,16 +228,17 @@ class ChangeableTable(StatefulTable):
         idempotency_key: str | None = None,
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
     ) -> TableChange:
-        """Delete the rows of which a condition is true, by one job that writes their partitions
-        anew, a batch at a time. Rows of which it is null stay. A partition that loses its last row
-        has no file left.
+        """Delete the rows that fulfil a condition, by one job that rewrites their partitions.
+
+        Rows are read a batch at a time. Rows for which the condition is null stay. A partition that
+        loses its last row has no file left.
 
         :param filter: as for :meth:`scan`.
-        :param partitions: in these alone; ``None`` for all.
+        :param partitions: only in these; ``None`` for all.
         :param apply: ``False`` only counts the rows.
-        :param attempts: how often it is computed, where another job changes the table meanwhile.
+        :param attempts: how often it is computed, if another job changes the table meanwhile.
         :param idempotency_key: with ``on_repeat``, as for :meth:`.table.Table.job`.
-        :raises InvalidInputError: a filter that is none over the table's columns, a table of
+        :raises InvalidInputError: a filter that does not fit the table's columns, a table of
             coordination *none*; nothing was changed.
         :raises CommitConflictError: another job changed a partition, at each attempt; nothing of
             this one is visible.
@@ -256,12 +263,14 @@ class ChangeableTable(StatefulTable):
         with_keys: Callable[[Snapshot], Collection[str]],
         nothing: Snapshot | None = None,
     ) -> Snapshot:
-        """A snapshot that rows are merged into: of the partitions that they lie in; and across
-        partitions, of those that hold their keys, as one state with all others.
+        """Take a snapshot into which rows are merged.
+
+        It is of the partitions that the rows lie in; for a merge across partitions also of those
+        that hold their keys, as one state with all others.
 
         :param touched: the partitions that the rows lie in.
         :param with_keys: finds those that hold their keys, in a state of all.
-        :param nothing: the state of a root where no table is.
+        :param nothing: the state of a root without a table, if there is none.
         :raises InvalidInputError: a table of coordination *none*.
         """
         if not across:
@@ -271,8 +280,9 @@ class ChangeableTable(StatefulTable):
         return whole.chosen({*touched, *found})
 
     def refuse_hidden_columns(self, state: Snapshot) -> None:
-        """Refuse to write rows of a state again where a file that another program wrote has columns
-        that the table does not show. Of each such file the footer is read.
+        """Refuse to rewrite rows of foreign files with columns that the table does not show.
+
+        The footer of each foreign file of the state is read.
 
         :raises TableMismatchError: there is one; the rows would lose these columns.
         :raises DamagedError: a file is not Parquet.
@@ -289,7 +299,10 @@ class ChangeableTable(StatefulTable):
     # How a change is made
 
     def _change(self, plan: Callable[[], RowPlan], spec: JobSpec, attempts: int) -> TableChange:
-        """:param spec: of the job, but for what the plan says, its columns among that."""
+        """Plan a change and carry it out, again after each conflict.
+
+        :param spec: of the job, without the members that the plan gives, such as its columns.
+        """
         if attempts < 1:
             raise InvalidInputError(f"attempts is {attempts}; it is 1 at least.")
         key = spec.idempotency_key
@@ -326,7 +339,7 @@ class ChangeableTable(StatefulTable):
             refuse_repeat(self.job_of_key(key), plan.why_not_repeatable, self.root.url)
         changes = {name: plan.counts[name] for name in plan.changed}
         policies, inputs = self.rewrite_policies(plan.state, changes, spec.files)
-        # What this process has read is what the rows come of that a merge is given.
+        # The rows given to a merge were computed from what this process has read.
         inputs += [noted().inputs.made_by(spec.code_version)] if plan.brings_rows else []
         with self.held_against(plan.state):
             return self._write(replace(spec, **policies), plan, inputs)
@@ -334,9 +347,9 @@ class ChangeableTable(StatefulTable):
     def _write(
         self, spec: JobSpec, plan: RowPlan | None, inputs: Iterable[Inputs] = ()
     ) -> Committed:
-        """Carry out a job, of a plan's rows or of none."""
-        # What a run wrote before holds the rows of others, too: a change is made once more on what
-        # is there, and takes nothing back.
+        """Carry out a job, with a plan's rows or without rows."""
+        # The files of the run's earlier job hold rows of others, too. So a repeated change is made
+        # on the present rows, and replaces nothing of its own.
         again = OnRepeat.APPEND if spec.on_repeat is OnRepeat.REPLACE_OWN else spec.on_repeat
         spec = replace(spec, on_repeat=again)
         made_of = Inputs.all_of(inputs)
@@ -383,7 +396,7 @@ class ChangeableTable(StatefulTable):
     def _state_to_merge(
         self, merge: RowMerge, given: pa.Table, partition_by: tuple[str, ...]
     ) -> tuple[MergeRows, Snapshot]:
-        """The rows given, by the columns of the state that they are merged into; and that state.
+        """Return the given rows, in the columns of the state to merge into, and that state.
 
         :param partition_by: partition columns of a table that is not there yet.
         """
@@ -407,8 +420,11 @@ class ChangeableTable(StatefulTable):
         return self.state_to_merge(touched, across, partial(self._with_keys, rows), nothing)
 
     def _with_keys(self, rows: MergeRows, whole: Snapshot) -> set[str]:
-        """The partitions that hold keys of the rows given; of others only the key's columns are
-        read, and files whose statistics say that they cannot hold any are not."""
+        """Find the partitions that hold keys of the given rows.
+
+        Only the key's columns are read. Files are not read if their statistics exclude all of the
+        keys.
+        """
         on = rows.merge.on
         within = None
         if not rows.merge.null_safe and len(rows.rows):
@@ -427,7 +443,7 @@ class ChangeableTable(StatefulTable):
         condition, state = self._state_to_delete_of(filter, named)
         counts, held = {}, state.by_partition()
         for name, files in held.items():
-            # Of all files the table has on record how many rows there are, of foreign ones not.
+            # The number of all rows is on record, except for foreign files.
             every = sum(len(batch) for batch in self._rows_of(state, files, ()))
             gone = sum(len(batch) for batch in self._rows_of(state, files, (), condition))
             counts[name] = RowChanges(deleted=gone, unchanged=every - gone)
@@ -435,7 +451,7 @@ class ChangeableTable(StatefulTable):
         for name in changed:
             foreign = [file for file in held[name] if file.is_foreign]
             for _ in self._all_rows_of(state, foreign, ()):
-                pass  # Refuses files of which the table does not show all.
+                pass  # Refuses files with columns that the table does not show.
 
         def write(job: WriteJob) -> None:
             for name in sorted(changed):
@@ -448,9 +464,11 @@ class ChangeableTable(StatefulTable):
     def _state_to_delete_of(
         self, filter: Filter, named: Collection[str] | None
     ) -> tuple[RowFilter, Snapshot]:
-        """A condition over the columns of the state whose rows it is asked about; and that state.
+        """Return the condition of a deletion, and the state of the partitions that it may fit.
 
-        :param named: in these partitions alone; ``None`` for all.
+        The condition is over that state's columns.
+
+        :param named: only these partitions; ``None`` for all.
         """
         schema, by = self.schema, self.partition_by
         if named is not None:
@@ -465,7 +483,7 @@ class ChangeableTable(StatefulTable):
     def _all_rows_of(
         self, state: Snapshot, files: Iterable[DataFile], columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of files that go once they are written again."""
+        """Read rows of files that are removed once the rows are written again."""
         by = state.partition_by
         for file in files:
             yield from read_batches(self.driver, state.schema, by, file, columns, rewrites=True)
@@ -484,10 +502,10 @@ class ChangeableTable(StatefulTable):
 
 
 def refuse_repeat(earlier: str | None, why: str | None, table: str) -> None:
-    """Refuse to make a change once more that would not come out the same.
+    """Refuse to repeat a change if the repetition would change rows again.
 
-    :param earlier: the run's job that has made it.
-    :param why: it would not; ``None``: it would.
+    :param earlier: the run's job that has made the change.
+    :param why: why it would; ``None``: it would not.
     :raises InvalidInputError: both are given.
     """
     if earlier is None or why is None:

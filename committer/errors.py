@@ -1,4 +1,4 @@
-"""Every error this package raises, in one tree.
+"""Errors of this package, in one tree.
 
 ::
 
@@ -12,25 +12,25 @@
     │   ├── StoreRefusedError        the store said no: credentials, rights, bucket
     │   │   └── StoreFullError       a quota is used up: free space and try again
     │   ├── StoreUnreachableError    no answer at all, before anything was written
-    │   │   └── FastRootGoneError    not from where a table's new files lie; its records are safe
+    │   │   └── FastRootGoneError    no answer from a table's fast root; its records are safe
     │   ├── StoreUnfitError          the store lacks what the protocol needs
     │   ├── CommitConflictError      another job changed a partition first; this one was aborted
     │   │   └── DestinationExistsError  fail-if-exists met files
-    │   ├── SupersededRunError       a newer run has loaded the partition; this one was left out
+    │   ├── SupersededRunError       a newer run has loaded the partition; this one gave way
     │   ├── JobFencedError           another process declared this job dead; it was aborted
-    │   ├── OtherJobError            another job in this one's way cannot be settled
-    │   ├── UnfinishedAbortError     the job is aborted; not all that it left is removed yet
+    │   ├── OtherJobError            another job in this one's way cannot be finished or fenced
+    │   ├── UnfinishedAbortError     the job is aborted; some of what it left is not removed yet
     │   ├── TaskResultsError         the tasks' messages do not add up; nothing was decided
     │   └── TaskLateError            a task ended after its job was decided without it
-    ├── OutcomeUnknownError          it may have happened: clean nothing up, look again
+    ├── OutcomeUnknownError          it may have happened: clean nothing up, check again
     │   └── CommitStateUnknownError  the decision may be written: ask ``zero-rename jobs``
     ├── UnfinishedCommitError        the job *is* committed; applying it is not finished
     ├── UnfinishedUpkeepError        maintenance is not finished: run it again
-    ├── DamagedError                 what is in the store cannot be right
+    ├── DamagedError                 an object in the store is wrong or missing
     │   ├── RecordDamagedError       a control object that cannot be read; names object and field
-    │   ├── HeadMovedError           what a head named is gone, since the head has moved
-    │   └── DataLostError            a decided file whose upload and object are both gone
-    ├── VerificationError            what an application left is not what a committed job leaves
+    │   ├── HeadMovedError           a record that a head named is gone, since the head has moved
+    │   └── DataLostError            a decided file that has neither upload nor object
+    ├── VerificationError            an application left something else than a committed job
     ├── SnapshotGoneError            a later replace removed a file of the state being read
     └── StreamError                  an output stream was used against its contract, or failed
         └── StreamClosedError        write after close or after abort
@@ -96,7 +96,7 @@ def _rebuild(kind: type[ZeroRenameError], args: tuple[str, ...], state: dict) ->
 
 @contextmanager
 def about(table: str) -> Iterator[None]:
-    """Errors that are raised inside name this table, where they name none."""
+    """Add this table to errors from inside that name no table."""
     try:
         yield
     except ZeroRenameError as error:
@@ -105,26 +105,26 @@ def about(table: str) -> Iterator[None]:
 
 
 def printable(text: str) -> str:
-    """``text`` with control characters escaped: records and keys are untrusted when logged."""
+    """Escape control characters of a text: records and keys are untrusted when logged."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
 def escaped(text: str) -> str:
-    """``text`` as one line that a terminal shows as it is: keys and owners are strangers' words."""
+    """Escape a text to one line that a terminal shows unchanged: keys and owners are untrusted."""
     return printable(text).replace("\n", "\\n")
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """``1 file``, ``1,024 files``.
+    """Format a number with its noun: ``1 file``, ``1,024 files``.
 
-    :param many: where an *s* does not make it of ``one``, as with a verb: ``file is``, ``files
+    :param many: the plural, if it is not ``one`` with an *s*, as with a verb: ``file is``, ``files
         are``.
     """
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def without_secrets(url: str) -> str:
-    """A URL that was not taken, as messages may show it: no user, no password, no query."""
+    """Return a refused URL for use in messages: no user, no password, no query."""
     place, query, _ = url.partition("?")
     place = re.sub(r"//\S*@", "//…@", place)  # A secret may have slashes.
     place = re.sub(r"^[^\s/]*:(?!//)\S*@", "…@", place)
@@ -132,7 +132,7 @@ def without_secrets(url: str) -> str:
 
 
 def first_few(names: Sequence[str]) -> str:
-    """``a, b, c, d, e and 3 more``."""
+    """List the first five names: ``a, b, c, d, e and 3 more``."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"{', '.join(names[:5])}{more}"
 
@@ -141,12 +141,12 @@ class RefusedError(ZeroRenameError):
     """Nothing happened. Cleaning up and trying again are safe.
 
     :ivar overtaken: under ``on_conflict=fail`` another job has changed meanwhile what this one was
-        to change, or is about to. Who runs it again begins on that, and may overwrite it: a person
-        decides that, not a scheduler.
+        to change, or is about to. If the job is run again, it begins on that, and may overwrite it.
+        A person must decide that, not a scheduler.
     :ivar gave_way: partitions in which the job gave way to others, each with the job that was there
         first.
     :ivar run_ranks: the ranks of its run in them, as of :class:`.run_rank.RunRanks`; ``""``: not
-        said.
+        known.
     """
 
     overtaken = False
@@ -155,7 +155,7 @@ class RefusedError(ZeroRenameError):
 
 
 class InvalidInputError(RefusedError, ValueError):
-    """An argument, option, table root or partition name that cannot be right."""
+    """An argument, option, table root or partition name is invalid."""
 
 
 class UnsupportedTypeError(InvalidInputError):
@@ -171,11 +171,11 @@ class TableMismatchError(RefusedError):
 
 
 class TableNotFoundError(RefusedError):
-    """There is no ``_zero_rename/table.json`` below that root."""
+    """No table of this package is at that root."""
 
 
 class StoreRefusedError(RefusedError):
-    """The store answered no: wrong credentials, missing rights, missing bucket.
+    """The store refused a request: wrong credentials, missing rights, missing bucket.
 
     :param lacks_right: the credentials are known and may not do this.
     :param no_bucket: there is no such bucket.
@@ -198,7 +198,7 @@ class StoreRefusedError(RefusedError):
 
 
 class StoreFullError(StoreRefusedError):
-    """A quota is used up: nothing can be written, and what is there can be read and removed."""
+    """A quota is used up: nothing can be written; objects can still be read and removed."""
 
 
 class StoreUnreachableError(RefusedError):
@@ -206,12 +206,14 @@ class StoreUnreachableError(RefusedError):
 
 
 class FastRootGoneError(StoreUnreachableError):
-    """The fast root of a table does not answer, or its bucket is gone. The table's records, and
-    what a checkpoint has copied, lie elsewhere."""
+    """The fast root of a table does not answer, or its bucket is gone.
+
+    The table's records, and files that a checkpoint has copied, lie elsewhere.
+    """
 
 
 class StoreUnfitError(RefusedError):
-    """The store lacks a promise that the protocol needs."""
+    """The store lacks a guarantee that the protocol needs."""
 
 
 class CommitConflictError(RefusedError):
@@ -223,12 +225,14 @@ class DestinationExistsError(CommitConflictError):
 
 
 class SupersededRunError(RefusedError):
-    """Under ``on_conflict=newest_run``, a newer run has loaded what this one was to load. Final: no
-    try of this run is newer.
+    """A newer run has loaded what this run was to load, under ``on_conflict=newest_run``.
 
-    :param partitions: those that newer runs have loaded, each with the job that wrote it last.
-    :param skips: the job may leave such partitions out, and no other one was left: whoever runs
-        it counts it as skipped.
+    Or a conflict was settled against this run, under any policy but ``last_wins``. It is final: no
+    other attempt of this run is newer.
+
+    :param partitions: those in which the run gave way, each with the job that wrote it last.
+    :param skips: the job may leave such partitions out, and no other one remained: its scheduler
+        counts it as skipped.
     """
 
     def __init__(
@@ -249,9 +253,11 @@ class JobFencedError(RefusedError):
 
 
 class OtherJobError(RefusedError):
-    """Another job is in this one's way and cannot be settled; this one has decided nothing.
+    """Another job is in this one's way and cannot be finished or fenced.
 
-    :param other: that job's id.
+    This job has decided nothing.
+
+    :param other: the other job's id.
     """
 
     def __init__(self, message: str, *, other: str = "", **context: str | None) -> None:
@@ -260,7 +266,7 @@ class OtherJobError(RefusedError):
 
 
 class UnfinishedAbortError(RefusedError):
-    """The job is aborted and may be run again; what it left is not wholly removed."""
+    """The job is aborted and may be run again; some of what it left is not removed yet."""
 
 
 class TaskResultsError(RefusedError):
@@ -284,16 +290,18 @@ class UnfinishedCommitError(ZeroRenameError):
 
 
 class UnfinishedUpkeepError(ZeroRenameError):
-    """Maintenance has changed something, and the store failed it before its end. The table is
-    whole; running it again does the rest."""
+    """Maintenance has changed something, and the store failed before it ended.
+
+    The table is whole; running the maintenance again does the rest.
+    """
 
 
 class DamagedError(ZeroRenameError):
-    """What the store holds contradicts the protocol."""
+    """An object in the store contradicts the protocol, or is missing."""
 
 
 class RecordDamagedError(DamagedError):
-    """A control object that cannot be read: truncated, foreign or of a newer format.
+    """A control object cannot be read: truncated, foreign or of a newer format.
 
     :param field: the member at fault, dotted, or ``""`` for the object as a whole.
     """
@@ -304,16 +312,18 @@ class RecordDamagedError(DamagedError):
 
 
 class HeadMovedError(DamagedError):
-    """What a partition's head named is not there any more, and the head has moved since it was
-    read: nothing is damaged, and who reads it again finds its files."""
+    """A record that a partition's head named is gone, and the head has moved since it was read.
+
+    Nothing is damaged: a reader that reads the head again finds its files.
+    """
 
 
 class DataLostError(DamagedError):
-    """A committed file whose upload and object are both gone."""
+    """A committed file has neither upload nor object."""
 
 
 class VerificationError(ZeroRenameError):
-    """An application ended well, and what it left is not what a committed job leaves."""
+    """An application ended without an error, but left something else than a committed job."""
 
 
 class SnapshotGoneError(ZeroRenameError):
@@ -325,10 +335,10 @@ class StreamError(ZeroRenameError, OSError):
 
     @staticmethod
     def told(error: Exception, name: str, after: str, key: str) -> ZeroRenameError:
-        """Why a file was not written, where that was not the stream's user's fault.
+        """Build the error of a file that was not written, if the stream's user made no mistake.
 
         :param after: what became of its upload.
-        :returns: one of a fast root that is gone where ``error`` is.
+        :returns: a :class:`FastRootGoneError` if ``error`` is one.
         """
         message = error.message if isinstance(error, ZeroRenameError) else str(error)
         kind = FastRootGoneError if isinstance(error, FastRootGoneError) else StreamError

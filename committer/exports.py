@@ -1,4 +1,4 @@
-"""Exports of `zero_rename.committer`: imported as themselves, names are public to checkers."""
+"""Exports of `zero_rename.committer`: imported under their own names, which makes them public."""
 
 from .commit.interrupted import JobInterrupted as JobInterrupted
 from .commit.snapshot import Snapshot as Snapshot

@@ -1,4 +1,4 @@
-"""Steps of a job by the records of its table: opening, heartbeat, commit and abort."""
+"""Steps of a job on the records of its table: opening, heartbeat, commit and abort."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .store.requests import Delete
 
 
 class JobSteps(Protocol):
-    """What a job asks of the records of its table."""
+    """Interface of a job to the records of its table."""
 
     @property
     def driver(self) -> BotoDriver: ...
@@ -34,28 +34,32 @@ class JobSteps(Protocol):
     def open(self, job: str, spec: JobSpec) -> OpenedJob:
         """Open a job, by its id.
 
-        :raises RefusedError: nothing was written but an open record, which is removed again.
+        :raises RefusedError: only an open record was written, which is removed again.
         """
         ...
 
     def forget(self, job: str) -> None:
-        """Remove the open record of a job whose opening was broken off: there are no tasks yet."""
+        """Remove the open record of a job whose opening was interrupted. It has no tasks yet."""
         ...
 
     def heartbeat(self, opened: OpenedJob, beats: Beats) -> Callable[[], bool] | None:
-        """What sends one heartbeat of an open job at a call, ``False`` when none is to follow;
-        ``None``: nobody reads them."""
+        """Return a function that sends one heartbeat of an open job.
+
+        The function returns ``False`` once no further heartbeat is to be sent.
+
+        :returns: ``None``: no process would read the heartbeats.
+        """
         ...
 
     def commit(
         self, opened: OpenedJob, results: Sequence[TaskResult], tasks: int
     ) -> Committed | UnpublishedJob:
-        """Commit an open job, or leave it unpublished where its specification says so.
+        """Commit an open job, or leave it unpublished if its specification says so.
 
         :param results: one of each task; ``tasks``: how many there were.
         :raises RefusedError: nothing of it is visible.
         :raises CommitStateUnknownError: it may be committed.
-        :raises UnfinishedCommitError: it is.
+        :raises UnfinishedCommitError: it is committed.
         """
         ...
 
@@ -66,7 +70,7 @@ class JobSteps(Protocol):
 
 @dataclass(frozen=True)
 class HeadSteps:
-    """The steps of a job in a table of heads."""
+    """Steps of a job in a table of heads."""
 
     driver: BotoDriver
     context: Context

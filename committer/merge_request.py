@@ -1,4 +1,4 @@
-"""Request of a merge: what becomes of rows that match and of others, as Spark has it, too."""
+"""Request of a merge, in plain Python or Spark: what happens to rows that match and to others."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ UPDATE, IGNORE, INSERT = "update", "ignore", "insert"
 
 @dataclass(frozen=True)
 class MergeRequest:
-    """What a merge is asked for, by whoever carries it out: as :meth:`.table.Table.merge` takes it.
+    """Arguments of a merge, as :meth:`.table.Table.merge` takes them.
 
-    :param matched: ``update`` or ``ignore``, or what else it may be there.
+    :param matched: ``update`` or ``ignore``; a subclass may allow more.
     """
 
     on: tuple[str, ...]
@@ -28,7 +28,10 @@ class MergeRequest:
     across: bool = False
 
     def __post_init__(self) -> None:
-        """:raises InvalidInputError: a word that is none of its choices, no key."""
+        """Check the arguments.
+
+        :raises InvalidInputError: an argument is not one of its choices, or there is no key.
+        """
         if not self.on:
             raise InvalidInputError(
                 "on names no column; nothing was merged.",
@@ -38,13 +41,16 @@ class MergeRequest:
         _check_word("when_not_matched", self.not_matched, INSERT)
 
     def _check_matched(self, besides: str = "") -> None:
-        """:param besides: what else it may be, for the error."""
+        """Check ``matched``.
+
+        :param besides: the further choices, for the error.
+        """
         _check_word("when_matched", self.matched, UPDATE, besides)
 
 
 @dataclass(frozen=True)
 class RowMerge(MergeRequest):
-    """What a merge in plain Python is asked for."""
+    """Arguments of a merge in plain Python."""
 
     matched: str = UPDATE
     delete_when: Filter | None = None
@@ -52,7 +58,9 @@ class RowMerge(MergeRequest):
 
 
 def _check_word(name: str, given: object, does: str, besides: str = "") -> None:
-    """:param does: the word that it may be, besides ``ignore``.
+    """Check that an argument is ``ignore`` or its other choice.
+
+    :param does: the other choice.
     :raises InvalidInputError: it is neither.
     """
     if given not in (does, IGNORE):
@@ -65,9 +73,9 @@ def _check_word(name: str, given: object, does: str, besides: str = "") -> None:
 def several_rows(
     what: str, keys: int, example: str, latest_by: str | None, url: str
 ) -> InvalidInputError:
-    """The error of a merge that is given several rows of a key.
+    """Build the error of a merge with several rows of one key.
 
-    :param what: is merged, in a word.
+    :param what: what is merged, in a word.
     """
     why = "and none says which of them counts"
     remedy = "Give latest_by, the column whose greatest value is the last, or drop duplicates."

@@ -1,4 +1,4 @@
-"""Periodic heartbeats from a thread, while a block runs."""
+"""Periodic heartbeats from a thread while a block runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from .errors import ZeroRenameError
 
-#: Seconds between two of whoever lives as long as what they are about.
+#: Seconds between two heartbeats of a process that lives as long as its job.
 INTERVAL = 30.0
 _log = logging.getLogger("zero_rename.committer.periodic")
 
@@ -23,19 +23,19 @@ def repeating(
 ) -> Iterator[None]:
     """Send heartbeats while the block runs.
 
-    One that cannot be sent is logged, and the next is tried an interval later: whoever judges
-    silence allows for several. When the block has ended none is under way any more: a late one
-    would stand over what is written next.
+    If one cannot be sent, that is logged, and the next is tried an interval later: a job counts as
+    dead only after several are missing. When the block has ended, none is under way any more: a
+    late one would overwrite what is written next.
 
-    The thread is a daemon: it keeps no process alive that has nothing else to do, and a fork does
-    not copy it.
+    The thread is a daemon: it does not keep a process alive that has nothing else to do, and a fork
+    does not copy it.
 
-    :param send: sends one; that it returns ``False`` ends them. What it raises but
-        :class:`ZeroRenameError` ends them, too.
+    :param send: sends one heartbeat. The heartbeats end if it returns ``False``, or raises an error
+        other than :class:`ZeroRenameError`.
     :param interval: seconds between two.
     :param first_after: seconds until the first; ``None`` for an interval.
-    :param linger: seconds that the end of the block waits for one under way, where a late one does
-        no harm; ``None`` waits until it has ended.
+    :param linger: seconds that the end of the block waits for a heartbeat under way, for callers to
+        which a late one does no harm; ``None`` waits until it has ended.
     """
     ended = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Table on S3 as its readers meet it: its columns, its state, and its rows."""
+"""Table on S3 from the side of its readers: its columns, its state, and its rows."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ T = TypeVar("T")
 
 
 class ReadableTable(StatefulTable):
-    """The reading half of :class:`.table.Table`. Nothing here changes anything, but that a commit
-    which is decided and not applied yet is applied before it is read."""
+    """The reading half of :class:`.table.Table`.
+
+    It changes nothing, except that a decided commit is applied before it is read.
+    """
 
     def __init__(self, url: str, client: Any = None) -> None:
         root = TableRoot.parse(url)
@@ -68,7 +70,7 @@ class ReadableTable(StatefulTable):
     # What the table is
 
     def _current(self) -> TableRecord | ListedTable:
-        """The table's record; where there is none, what another committer's files come to."""
+        """Read the table's record; without one, derive the table from another committer's files."""
         if self._record is not None:
             return self._record
         found = self.run(current_table(self._context))
@@ -77,14 +79,19 @@ class ReadableTable(StatefulTable):
         return found
 
     def exists(self) -> bool:
-        """Whether there is a table of this package at this root. What another committer wrote
-        can be read nevertheless: its schema, snapshot and partitions, from its files."""
+        """Return whether there is a table of this package at this root.
+
+        Files of another committer can be read nevertheless: schema, snapshot and partitions come
+        from them.
+        """
         return self.run(table_exists(self._context))
 
     def refuse_folder_of_others(self) -> None:
-        """Refuse a root that belongs to another table format, or is a partition's directory of
-        another table: a writer that keeps no record of its files would put some there that the
-        table does not count, and remove some that it does. A few requests.
+        """Refuse a root that belongs to another table. For a writer without a record of its files.
+
+        The root belongs to another table format, or is a partition's directory of another table.
+        Such a writer would add files there that the table does not count, and remove files that it
+        counts. A few requests.
 
         :raises InvalidInputError: it is a partition's directory of a table of this package.
         :raises TableMismatchError: it belongs to another table format.
@@ -93,8 +100,10 @@ class ReadableTable(StatefulTable):
 
     @property
     def encryption(self) -> Encryption | None:
-        """What is asked of the store for all that is written for the table; ``None``: the bucket's
-        own encryption, or there is no table."""
+        """Encryption that is asked of the store for everything written for the table.
+
+        ``None``: the bucket's own encryption, or there is no table.
+        """
         found = self.run(find_table(self._context))
         return found.record.encryption if found is not None and found.counts else None
 
@@ -113,8 +122,10 @@ class ReadableTable(StatefulTable):
         return self._current().partition_by
 
     def recorded_shape(self) -> tuple[pa.Schema, tuple[str, ...]] | None:
-        """The columns and the partition columns by the table's record, as they are now: one
-        request; ``None`` where none counts."""
+        """Read the present columns and partition columns from the table's record: one request.
+
+        :returns: ``None`` if no record counts.
+        """
         found = self.run(find_table(self._context))
         if found is None or not found.counts:
             return None
@@ -122,54 +133,58 @@ class ReadableTable(StatefulTable):
         return found.record.schema, found.record.partition_by
 
     def stored_names(self, partitions: Collection[str]) -> Collection[str]:
-        """Partitions as users name them, in the form in which they are stored.
+        """Convert names of partitions from users to the form in which they are stored.
 
         :param partitions: a list, or a condition that is asked about each partition.
-        :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
+        :raises InvalidInputError: a partition that this table cannot have, or a string instead of a
+            list.
         """
         return stored_names(self._context, self._current(), partitions)
 
     # The table's state
 
     def snapshot(self, partitions: Collection[str] | None = None) -> Snapshot:
-        """One consistent state of the partitions named (``day=2013-01-01``), or of all.
+        """Read one consistent state of the partitions named (``day=2013-01-01``), or of all.
 
-        Of a table that another committer wrote, what a listing shows: nothing tells the files
-        of a job that commits just now from others.
+        Of a table that another committer wrote, it is the state that a listing shows. It may then
+        include some files of a job that is just committing.
 
-        What is read so is taken for an input of this process's jobs to come.
+        The state counts as an input of later jobs of this process.
 
-        :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
+        :raises InvalidInputError: a partition that this table cannot have, or a string instead of a
+            list.
         """
         return note_read(self.state(partitions))
 
     def state(self, partitions: Collection[str] | None = None) -> Snapshot:
-        """As :meth:`snapshot`, for who looks after a table and computes nothing from it."""
+        """Read a state like :meth:`snapshot`, but do not record it as an input. For maintenance."""
         if partitions is not None:
             partitions = self.stored_names(partitions)
         return self.run(current_snapshot(self._context, partitions))
 
     def survey(self) -> Survey:
-        """A snapshot of the partitions that can be read, and why the others cannot."""
+        """Take a snapshot of the readable partitions, with an error for each of the others."""
         try:
             return self.run(survey(self._context))
         except TableNotFoundError:
             return Survey(self.state())  # Another committer's files, if there are any.
 
     def partitions(self) -> list[str]:
-        """The partitions that hold files, sorted."""
+        """List the partitions that hold files, sorted."""
         return sorted({file.partition for file in self.state().files})
 
     def partition_states(self, partitions: Collection[str]) -> dict[str, PartitionState]:
-        """What partitions hold by their heads, and by whose commit; without those that no job of
-        this package has changed or is about to. Each as it is when it is looked at.
+        """Read the states of partitions by their heads, each with its last commit.
 
-        :raises DamagedError: what names the files of one of them cannot be read.
+        Partitions that no job of this package has changed, or is about to change, are left out.
+        Each state is of the moment when it is read.
+
+        :raises DamagedError: a record that names the files of one of them cannot be read.
         """
         return self.run(partition_states(self._context, partitions))
 
     def files(self, partition: str | None = None) -> list[DataFile]:
-        """The files of one partition, or of all."""
+        """List the files of one partition, or of all."""
         wanted = None if partition is None else (partition,)
         return list(self.state(wanted).files)
 
@@ -189,7 +204,7 @@ class ReadableTable(StatefulTable):
         :param columns: names in the order wanted; ``None`` for all.
         :param limit: at most so many rows.
         :param snapshot: the state to read; ``None``: the one when the scan begins.
-        :raises InvalidInputError: a text for a list, or a limit that is none.
+        :raises InvalidInputError: a string instead of a list, or an invalid limit.
         """
         begun = BegunRead(lambda: (self.schema, self.partition_by), self.snapshot)
         reads = TableAccess(self.root, self.driver, lambda: begun)
@@ -212,8 +227,10 @@ class ReadableTable(StatefulTable):
     # What happened to the table
 
     def overview(self, most_jobs: int = 100) -> TableOverview:
-        """All partitions with their states, the jobs decided last, those under way, and failures
-        that stand: for a page that is looked at often. Changes nothing at all.
+        """Read all partitions with their states, the last jobs, jobs under way, and failures.
+
+        The failures are those whose run has not committed since. For a page that is read often.
+        Changes nothing at all.
 
         Reads the index, a request for each head that has changed since, and one for each job.
 
@@ -224,25 +241,26 @@ class ReadableTable(StatefulTable):
         return self.run(look_over(self._context, most_jobs))
 
     def history(self, most_jobs: int = 100) -> pa.Table:
-        """Who changed what, when, and by how much, newest first: a row for each partition that a
-        job changed, one for a job that was aborted. Changes nothing; a request for each job.
+        """Read the changes of the table, newest first: author, time and size of each.
+
+        A row for each partition that a job changed, one for a job that was aborted. Changes
+        nothing; a request for each job.
 
         :param most_jobs: how many of the jobs decided last.
         :returns: ``decided_at``, ``job``, ``verdict`` (``damaged``: its decision cannot be read,
-            and no more is told), ``partition``, ``change`` (append, replace,
-            adopt; rewrite: rows that others brought before; change: by a merge, update or deletion;
-            or settle: a conflict of runs, by rows that were there), ``version`` of the partition
-            since, ``files``, ``rows``, ``bytes``,
-            ``files_removed``, of a change ``rows_inserted``, ``rows_updated`` and
-            ``rows_deleted``, and the run: ``application``, ``dag_id``, ``run_id``, ``task_id``,
-            ``try_number``, ``idempotency_key``.
+            and the other columns are null), ``partition``, ``change`` (append, replace, adopt;
+            rewrite: rows that other jobs brought before; change: by a merge, update or deletion; or
+            settle: a conflict of runs, by rows that were there), ``version`` of the partition
+            since, ``files``, ``rows``, ``bytes``, ``files_removed``, of a change ``rows_inserted``,
+            ``rows_updated`` and ``rows_deleted``, and the run: ``application``, ``dag_id``,
+            ``run_id``, ``task_id``, ``try_number``, ``idempotency_key``.
         :raises TableNotFoundError: no table, and no job.
         :raises InvalidInputError: ``most_jobs`` is below 1.
         """
         return self.run(history(self._context, most_jobs))
 
     def partition_history(self, partition: str, recent: Sequence[SeenJob] = ()) -> PartitionHistory:
-        """The jobs that changed a partition, as far as records lead back, and what it holds.
+        """Read the jobs that changed a partition, as records lead back to them, and what it holds.
 
         :param partition: a name as :meth:`overview` gives it.
         :param recent: jobs of an overview, which need not be read again.
@@ -251,21 +269,23 @@ class ReadableTable(StatefulTable):
         return self.run(look_back(self._context, partition, recent))
 
     def manifest(self, job: str) -> JobManifest | None:
-        """A job's decision, with all files that it names; ``None`` where it has none.
+        """Read a job's decision, with all files that it names; ``None`` without a decision.
 
-        :raises InvalidInputError: it is no id of a job.
+        :raises InvalidInputError: it is not an id of a job.
         """
         return self.run(read_job_manifest(self._context, job))
 
     def orphaned_uploads(self) -> OrphanedUploads:
-        """Uploads below the table that nobody will complete, and how much they hold: a request
-        an upload. Changes nothing; :meth:`.table.Table.purge` aborts them."""
+        """Find orphaned uploads below the table, and how much they hold: a request an upload.
+
+        Changes nothing; :meth:`.table.Table.purge` aborts them.
+        """
         return self.run(find_orphaned_uploads(self.root))
 
     def marker(self, partition: str | None = None) -> SuccessMarker | None:
-        """The ``_SUCCESS`` of a partition, or the table's; ``None`` where there is none.
+        """Read the ``_SUCCESS`` of a partition, or the table's; ``None`` if there is none.
 
-        :raises RecordDamagedError: one that is empty (a classic committer's) or unreadable.
+        :raises RecordDamagedError: it is empty (a classic committer's) or unreadable.
         """
         key = self.root.marker_key(UNPARTITIONED if partition is None else partition)
         found = self.run(Get(key))
@@ -280,14 +300,15 @@ class ReadableTable(StatefulTable):
         run: str | None = None,
         on_conflict: OnConflict | str = OnConflict.NEWEST_RUN,
     ) -> dict[str, SupersededBy]:
-        """Find the partitions in which a run gives way, before it begins a job: newer runs have
-        loaded them, under ``newest_run``; or a conflict over them was settled against the run. A
-        request for each.
+        """Find the partitions in which a run gives way, before it begins a job: a request for each.
+
+        It gives way if newer runs have loaded them, under ``newest_run``, or if a conflict over
+        them was settled against the run.
 
         :param partitions: as the table spells them.
         :param replaces: whether the job replaces partitions; else it appends.
         :param run: the run's idempotency key, if it has one.
-        :param on_conflict: its policy; under ``last_wins`` it gives way to nobody.
+        :param on_conflict: its policy; under ``last_wins`` it never gives way.
         :raises InvalidInputError: the ranks do not compare.
         """
         policy = OnConflict(on_conflict)
@@ -297,18 +318,20 @@ class ReadableTable(StatefulTable):
     def rival_jobs(
         self, partitions: Collection[str], appends: bool, *, run: str | None = None
     ) -> list[RivalJob]:
-        """Find the jobs of other runs that are at work on partitions, as their open records say. A
-        job that has been silent for so long that it counts as dead is none.
+        """Find the jobs of other runs that are at work on partitions, by their open records.
 
-        :param partitions: as the table spells them; none: any.
-        :param appends: whether the run appends: two appends are no rivals.
-        :param run: the run's idempotency key, whose own jobs are no rivals.
+        A job that has been silent for so long that it counts as dead is left out.
+
+        :param partitions: as the table spells them; empty: any.
+        :param appends: whether the run appends: two appends are not rivals.
+        :param run: the run's idempotency key, whose own jobs are not rivals.
         """
         return self.run(find_rivals(self._context, partitions, appends, run))
 
     def settled(self, partitions: Iterable[str]) -> dict[str, SettledPartition]:
-        """Read which conflicts over partitions are settled, and at which version each partition is:
-        a request for each.
+        """Read which conflicts over partitions are settled, and each partition's version.
+
+        A request for each partition.
 
         :param partitions: as the table spells them.
         :raises RecordDamagedError: a head cannot be read.
@@ -318,18 +341,18 @@ class ReadableTable(StatefulTable):
     # What became of its jobs
 
     def run(self, step: Work[T]) -> T:
-        """Carry out a step in this table's bucket, and return what it returns.
+        """Carry out a step in this table's bucket, and return its result.
 
-        For what this class has no method for: the parts of this package that look after other
-        committers' jobs (``zero_rename.s3a``) are steps, too. See ``committer/store/requests.py``.
+        For steps without a method here. The parts of this package that maintain other committers'
+        jobs (``zero_rename.s3a``) are steps, too. See ``committer/store/requests.py``.
 
-        :raises ZeroRenameError: names this table, where it names none.
+        :raises ZeroRenameError: names this table, unless it names one.
         """
         with about(self.root.url):
             return self.driver.run(step)
 
     def job_state(self, job: str) -> JobState:
-        """Whether a job is committed, aborted, undecided, or unknown here."""
+        """Return whether a job is committed, aborted, undecided, or unknown here."""
         decided = self.run(read_decision(self._context, job))
         if decided is not None:
             return JobState.COMMITTED if decided.decision.is_commit else JobState.ABORTED
@@ -337,13 +360,13 @@ class ReadableTable(StatefulTable):
 
     @property
     def retries(self) -> int:
-        """Requests that this process had to send again so far, to this table's store."""
+        """Number of requests to this table's store that this process has sent again so far."""
         return self.driver.retries
 
     def result(self, job: str) -> Committed | None:
-        """What a committed job did; ``None`` for any other.
+        """Read the report of a committed job; ``None`` for any other.
 
-        It is ready for readers that list only when :meth:`is_closed` says so too.
+        Its rows are ready for readers that list only once :meth:`is_closed` is true, too.
         """
         decided = self.run(read_decision(self._context, job))
         if decided is None or not decided.decision.is_commit:
@@ -351,11 +374,11 @@ class ReadableTable(StatefulTable):
         return committed(self._context, decided)
 
     def is_closed(self, job: str) -> bool:
-        """Whether a job has no open record: nothing of it is left to do."""
+        """Return whether a job has no open record, so that nothing of it is left to do."""
         return self.run(read_open(self._context, job)) is None
 
     def job_of_key(self, idempotency_key: str) -> str | None:
-        """The job that last did the work of this run's key, or ``None``.
+        """Return the job that last did the work of this run's key, or ``None``.
 
         A decided commit counts before it is applied.
         """
@@ -366,10 +389,10 @@ class ReadableTable(StatefulTable):
         return head.last_job
 
     def partition_job(self, partition: str, beyond: int = 0) -> str | None:
-        """The job that last changed a partition's rows beyond a version, or ``None``: compactions
-        only write them again.
+        """Return the job that last changed a partition's rows after a version, or ``None``.
 
-        A decided commit counts before it is applied.
+        Compactions do not count: they only write the rows again. A decided commit counts before it
+        is applied.
         """
         head = self.run(read_head(self._context, Slot.partition(self.root, partition))).head
         claim = self.run(read_decision(self._context, head.claim)) if head.claim else None
@@ -382,29 +405,29 @@ class ReadableTable(StatefulTable):
         return last.job if last.version > beyond else None
 
     def claimed_by(self, slot: Slot) -> str | None:
-        """The job that is about to change a partition, or to do the work of a run's key."""
+        """Return the job that is about to change a partition, or to do the work of a run's key."""
         return self.run(read_head(self._context, slot)).head.claim
 
     def owner_of(self, job: str) -> Owner | None:
-        """Who ran a job, by its decision; ``None`` where it has none."""
+        """Read the owner of a job from its decision; ``None`` without a decision."""
         decided = self.run(read_decision(self._context, job))
         return None if decided is None else decided.decision.owner
 
     def inputs_of(self, job: str) -> Inputs:
-        """What a job's rows were computed from, by its decision, as far as it was told."""
+        """Read from a job's decision what its rows were computed from, if that is recorded."""
         decided = self.run(read_decision(self._context, job))
         return UNKNOWN_INPUTS if decided is None else decided.decision.inputs
 
     def decisions(self, jobs: Iterable[str]) -> dict[str, Decided | None]:
-        """The decisions of jobs, a request each; ``None`` where there is none."""
+        """Read the decisions of jobs, a request each; ``None`` for an undecided job."""
         names = sorted(set(jobs))
         steps = All(tuple(read_decision(self._context, job) for job in names))
         return dict(zip(names, self.run(steps), strict=True))
 
     def keys_there(self) -> set[str]:
-        """Keys of all that the store has below the table."""
+        """List the keys of all objects below the table."""
         return {*self.run(list_objects(f"{self.root.prefix}/")).keys}
 
     def open_jobs(self) -> list[OpenJob]:
-        """The jobs that are not wholly cleaned up yet, oldest first."""
+        """Read the jobs that are not completely cleaned up yet, oldest first."""
         return self.run(open_jobs(self._context))

@@ -1,4 +1,4 @@
-"""Table on S3 for those who write rows again that are there: compaction, resolution, copies."""
+"""Table on S3 with operations that write existing rows again: compaction, resolution, copies."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class RewritableTable(ReadableTable):
         apply: bool = False,
         sort_by: Sequence[str] = (),
     ) -> list[CompactedPartition]:
-        """Write the files of partitions that have too many anew, as fewer: a job for each.
+        """Rewrite the files of partitions that have too many, as fewer: a job for each partition.
 
-        One is compacted where it has at least twice as many files as its bytes need, or is not
-        sorted as asked, and left where another job changes it meanwhile, or where one of its files
-        is damaged or has columns that the table does not show. The others are compacted; the report
-        names those that are left, and why.
+        A partition is compacted if it has at least twice as many files as its bytes need, or is not
+        sorted as asked. It is left as it is if another job changes it meanwhile, or one of its
+        files is damaged or has columns that the table does not show. The others are compacted; the
+        report names those that are left, and why.
 
         :param partitions: only these; ``None`` for all.
         :param target_bytes: about the size of a file.
@@ -72,8 +72,8 @@ class RewritableTable(ReadableTable):
         :param sort_by: columns to sort each partition's rows by, so that reads open few files.
         :raises TableNotFoundError: no table of this package.
         :raises TableMismatchError: files here belong to a table of another format.
-        :raises InvalidInputError: a table of coordination *none*, where nothing would notice a
-            writer beside; or columns that nothing can be sorted by.
+        :raises InvalidInputError: a table of coordination *none*, in which other writers would not
+            be noticed; or columns by which rows cannot be sorted.
         """
         if partitions is not None:
             partitions = self.stored_names(partitions)
@@ -96,7 +96,7 @@ class RewritableTable(ReadableTable):
         except (CommitConflictError, SnapshotGoneError):
             return replace(plan.report, action=CompactAction.CHANGED_MEANWHILE)
         except (TableMismatchError, DamagedError) as error:
-            # Others than those of a file that was read may be raised once the job has decided.
+            # Errors that are not about a file of the plan may be raised after the decision.
             if error.key not in {file.key for file in plan.files}:
                 raise
             return plan.left(error)
@@ -115,19 +115,22 @@ class RewritableTable(ReadableTable):
         window: float = 3600.0,
         since: float = 604800.0,
     ) -> Resolution:
-        """Make a partition hold the rows of some of the jobs that changed it, by a job that writes
-        them again.
+        """Make a partition hold only the rows of chosen jobs, by a job that writes them again.
+
+        The choice is among the jobs that changed the partition lately.
 
         :param partition: its path, ``day=2013-01-01``.
         :param keep: ``["newest"]``, ``["all"]``, or job ids, of the jobs that changed it within a
             ``window`` of seconds, ``since`` so many before now; rows of other jobs stay in any
             case.
-        :param undo: instead of ``keep``: what it held before this job, which changed it last.
+        :param undo: instead of ``keep``: restore what it held before this job, which changed it
+            last.
         :param apply: do it; ``False`` only says what would be done.
-        :param discard: remove what is replaced; else it stays, unseen, and this can be undone.
-        :raises InvalidInputError: no partition of the table; no two such jobs; or rows to keep are
-            gone, or of former columns; or that job is not the last, or what there was before it is
-            not on record, whole.
+        :param discard: remove the files that are replaced; else they stay, unseen, and this can be
+            undone.
+        :raises InvalidInputError: not a partition of the table; fewer than two such jobs; or rows
+            to keep are gone, or of former columns; or that job is not the last, or the state before
+            it is not completely on record.
         :raises CommitConflictError: the partition has changed meanwhile.
         """
         (partition,) = self.stored_names([partition])
@@ -148,32 +151,34 @@ class RewritableTable(ReadableTable):
         encryption: str | None = None,
         encryption_key: str | None = None,
     ) -> Copied:
-        """Copy this table's present state to another root, by one job: all of it or nothing. The
-        bytes stay the same, and with them row counts, statistics, content and what the rows were
-        computed from; history and runs' keys do not come along.
+        """Copy this table's present state to another root, by one job: all of it or nothing.
 
-        The store copies by itself where both tables have one client; else the bytes go through this
-        process, and their checksums are compared. Of files from before the table nobody counted the
-        rows: they are written anew. What others commit here meanwhile is not in the copy, and said.
+        The bytes stay the same, and with them row counts, statistics, content and what the rows
+        were computed from. History and runs' keys are not copied.
+
+        The store copies by itself if both tables have one client; else the bytes go through this
+        process, and their checksums are compared. The rows of files from before the table have not
+        been counted: these files are written anew. Commits to this table meanwhile are not in the
+        copy; the report names their partitions.
 
         :param new: the root to copy to: no table, or an empty one; a URL is reached by the client
-            of this table. A copy of this very state that is made once more does nothing, unless
-            the table has been emptied since: it is refused.
+            of this table. A repeated copy of the same state does nothing. It is refused if the new
+            table has been emptied since.
         :param progress: called as files are copied.
-        :param encryption: by the store, of the new table: SSE-S3, SSE-KMS or DSSE-KMS; ``None``:
-            in the same bucket as of this table, in another the bucket's own.
+        :param encryption: by the store, of the new table: SSE-S3, SSE-KMS or DSSE-KMS; ``None``: in
+            the same bucket as of this table, in another the bucket's own.
         :param encryption_key: the KMS key, by its id, ARN or alias; ``None``: the account's own.
         :raises InvalidInputError: ``new`` is this table, holds files, has been emptied since it was
-            copied to, or is no table root; or an encryption that cannot be right.
+            copied to, or is not a table root; or an invalid encryption.
         :raises SnapshotGoneError: a file is gone, or one without a record changed, meanwhile.
-        :raises DamagedError: a file has not the bytes that were committed.
+        :raises DamagedError: a file has other bytes than were committed.
         :raises TableMismatchError: ``new`` is an empty table of another kind or other columns.
         """
         new = self._other(new)
         self._refuse_own_root(new)
         state = self.state()
         if not new.exists():
-            _refuse_files(new)  # Of another writer: not even the record of a job is left there.
+            _refuse_files(new)  # Files of another writer: refused before a job's record is there.
         spec = copy_spec(state, this_process())
         files = replace(spec.files, encryption=encryption, encryption_key=encryption_key)
         if new.root.bucket == self.root.bucket:
@@ -211,8 +216,9 @@ class RewritableTable(ReadableTable):
         return Copied.of(state, job.committed, on_server, changed)
 
     def _refuse_own_root(self, new: ReadableTable) -> None:
-        """See that a table to copy to is another one. A bucket of that name may be in another store
-        as well.
+        """Refuse to copy a table onto itself.
+
+        Buckets of one name may be in two stores, so the clients are compared, too.
 
         :raises InvalidInputError: it is this table.
         """
@@ -240,10 +246,10 @@ class RewritableTable(ReadableTable):
         return other
 
     def _changed_since(self, state: Snapshot, held: bool = False) -> tuple[str, ...]:
-        """The partitions that hold other files than in a state of this table.
+        """Return the partitions that hold other files than in a state of this table.
 
-        :param held: refuse such a change of those that no head tells of.
-        :raises SnapshotGoneError: there is one: what was read may be half of another's job.
+        :param held: refuse such a change of partitions without a head.
+        :raises SnapshotGoneError: there is one: what was read may be half of another program's job.
         """
         now = self.state()
         before, after = state.by_partition(), now.by_partition()
@@ -279,8 +285,9 @@ class RewritableTable(ReadableTable):
     # Rows that are changed
 
     def state_to_change(self, partitions: Collection[str] | None = None) -> Snapshot:
-        """A snapshot whose rows are computed anew: of the partitions named, as they are stored, of
-        all, or of those that a condition fits.
+        """Take a snapshot whose rows are to be computed again.
+
+        It is of the partitions named, as they are stored, of all, or of those that fit a condition.
 
         :raises InvalidInputError: a table of coordination *none*.
         """
@@ -301,13 +308,15 @@ class RewritableTable(ReadableTable):
         return self.run(rewrite_policies(self._context, state, changes, files))
 
     def rewriting_job(self, spec: JobSpec, inputs: Inputs) -> WriteJob:
-        """A job that writes rows of a state again, some of them changed."""
+        """Make a job that writes rows of a state again, some of them changed."""
         return WriteJob(HeadSteps(self.driver, self._context), spec, inputs=lambda: inputs)
 
 
 @contextmanager
 def _telling(done: Sequence[CompactedPartition]) -> Iterator[None]:
-    """Have an error note what the jobs before it have committed: it speaks of its own job alone.
+    """Add a note to an error: what earlier jobs of the same call have committed.
+
+    The error itself is only about its own job.
 
     :raises UnfinishedUpkeepError: the store failed one of them.
     """
@@ -322,7 +331,7 @@ def _telling(done: Sequence[CompactedPartition]) -> Iterator[None]:
 
 
 def _refuse_files(new: ReadableTable) -> None:
-    """See that a table to be made is not there, or holds nothing.
+    """Refuse to copy to a table that holds files.
 
     :raises InvalidInputError: it holds files.
     """

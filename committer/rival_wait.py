@@ -1,4 +1,4 @@
-"""Wait of a run for other runs of its partitions."""
+"""Wait of a run for other runs that write its partitions."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from .errors import CommitConflictError, InvalidInputError, first_few
 from .format.job_spec import OnConflict
 
 _log = logging.getLogger("zero_rename.committer.rival_wait")
-#: Seconds between two looks.
+#: Seconds between two polls.
 LOOK_EVERY = 10.0
-#: Seconds after which the log says once more that a run waits.
+#: Seconds after which the log repeats that a run waits.
 _SAY_EVERY = 600.0
 
 
 @dataclass
 class RivalWait:
-    """How long a run waits for others, and since when.
+    """Wait of a run for other runs: its longest duration, and its beginning.
 
-    A run that waits holds nothing that another one waits for, so no two wait for each other.
+    A run that waits holds nothing that another run waits for, so no two runs wait for each other.
 
     :param longest: seconds.
     :param since: Unix time at which it began to wait; ``None``: it has not waited yet.
     :param pause: waits so many seconds. May raise, to go on in another process.
-    :param every: seconds between two looks.
-    :param log: says whom the run waits for.
+    :param every: seconds between two polls.
+    :param log: gets the names of the jobs for which the run waits.
     """
 
     longest: float
@@ -42,19 +42,19 @@ class RivalWait:
 
     @property
     def left(self) -> float:
-        """Seconds until the run waits no longer."""
+        """Seconds until the run stops waiting."""
         return max(0.0, self.longest - self.waited)
 
     @property
     def waited(self) -> float:
-        """Seconds that it has waited."""
+        """Seconds that the run has waited."""
         return 0.0 if self.since is None else max(0.0, time.time() - self.since)
 
     def wait_while(self, find: Callable[[], Sequence[object]]) -> tuple[str, ...]:
-        """Wait as long as there is somebody to wait for, and time.
+        """Wait while there are jobs to wait for and time is left.
 
-        :param find: finds whom to wait for.
-        :returns: who is still there after the time; none: nobody.
+        :param find: finds the jobs to wait for.
+        :returns: the jobs that are still there after that time; empty: none.
         """
         while found := tuple(str(it) for it in find()):
             if not self.wait_once(found):
@@ -63,9 +63,9 @@ class RivalWait:
         return ()
 
     def wait_once(self, named: Sequence[str]) -> bool:
-        """Wait until the next look is due; ``False``: the time is over.
+        """Wait until the next poll is due; return ``False`` if the time is over.
 
-        :param named: whom the run waits for, for the log.
+        :param named: the jobs for which the run waits, for the log.
         """
         if self.since is None:
             self.since = time.time()
@@ -86,9 +86,9 @@ class RivalWait:
 
     @staticmethod
     def of(given: timedelta | float | None) -> RivalWait | None:
-        """The wait of so long, in seconds or as a duration; ``None``: none.
+        """Build a wait from a duration in seconds or as a timedelta; ``None``: no wait.
 
-        :raises InvalidInputError: it is no duration.
+        :raises InvalidInputError: it is not a duration.
         """
         if given is None:
             return None
@@ -111,12 +111,12 @@ class RivalWait:
         table: str,
         remedy: str = "Run it again when that run has ended: it then writes on top of its rows.",
     ) -> None:
-        """Wait as long as jobs of other runs are at work on a run's partitions.
+        """Wait while jobs of other runs are at work on a run's partitions.
 
         :param find: finds them.
-        :param table: its root; ``remedy``: what to do where the time is over.
-        :raises CommitConflictError: one is at work after all that time, under *fail*. The other
-            policies decide as the job commits.
+        :param table: its root; ``remedy``: what to do if the time is over.
+        :raises CommitConflictError: a job is at work after all that time, under *fail*. Under the
+            other policies the commit decides.
         """
         left = self.wait_while(find)
         if not left:
@@ -135,7 +135,7 @@ class RivalWait:
         )
 
     def end(self) -> None:
-        """Say that the wait is over, where the run has waited."""
+        """Log that the wait is over, if the run has waited."""
         if self._said:
             self.log.info("No other run is at work on these partitions any more.")
             self._said = ()

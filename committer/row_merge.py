@@ -1,7 +1,7 @@
 """Merge of rows in memory into a table, a partition at a time."""
 
 # pyright: reportAttributeAccessIssue=false
-# (pyarrow makes the functions of its compute module at import, where no checker sees them.)
+# (pyarrow makes the functions of its compute module at import, so type checkers do not see them.)
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ ReadRows = Callable[[str], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class MergeRows:
-    """The rows to merge, one for each key, with the table's columns as far as they have them.
+    """Rows to merge, one for each key, with those of the table's columns that were given.
 
     :param rows: in the table's types and order.
-    :param places: the partition of each.
-    :param deletes: of each whether its match is deleted.
-    :param index: by key.
-    :param schema: what the table's columns are to be; ``by``: its partition columns.
+    :param places: the partition of each row.
+    :param deletes: for each row, whether its match is deleted.
+    :param index: the rows by key.
+    :param schema: the table's columns after the merge; ``by``: its partition columns.
     """
 
     merge: RowMerge
@@ -56,8 +56,10 @@ class MergeRows:
         is_first: bool,
         url: str,
     ) -> MergeRows:
-        """:param own: the table's columns.
-        :raises InvalidInputError: keys or columns that cannot be right.
+        """Prepare the given rows for a merge.
+
+        :param own: the table's columns.
+        :raises InvalidInputError: invalid keys or columns.
         :raises TableMismatchError: the columns do not fit the table's.
         """
         _check_names(merge, given, own, by, url)
@@ -87,9 +89,9 @@ class MergeRows:
         return MergeRows(merge, rows, places, deletes, index, schema, tuple(by))
 
     def outcome(self, partition: str, batch: pa.RecordBatch) -> MergedBatch:
-        """What becomes of rows of a partition.
+        """Compute what a merge does to rows of a partition.
 
-        :param batch: of the table's columns, as they are to be.
+        :param batch: of the table's columns after the merge.
         """
         places = pa.repeat(pa.scalar(partition), len(batch))
         found = self.index.find(_keys(self.merge, batch, places))
@@ -111,7 +113,7 @@ class MergeRows:
         return MergedBatch(kept, changed, places, len(old.filter(deletes)), where)
 
     def _is_late(self, old: pa.RecordBatch, new: pa.RecordBatch) -> pa.Array:
-        """Of each pair whether the table's row is the later one."""
+        """Return, for each pair of rows, whether the table's row is the later one."""
         name = self.merge.latest_by
         if name is None or name not in new.schema.names:
             return pa.repeat(pa.scalar(False), len(old))
@@ -136,14 +138,14 @@ class MergeRows:
         return changed
 
     def inserted(self, matched: pa.Array) -> pa.RecordBatch:
-        """The rows to insert, in the columns that the table is to have.
+        """Return the rows to insert, in the table's columns after the merge.
 
         :param matched: the numbers of those that have a match.
         """
         return self.widened(self.rows.filter(self._is_inserted(matched)))
 
     def inserted_places(self, matched: pa.Array) -> pa.Array:
-        """Where they go."""
+        """Return the partitions of the rows to insert."""
         return self.places.filter(self._is_inserted(matched))
 
     def _is_inserted(self, matched: pa.Array) -> pa.Array:
@@ -153,17 +155,17 @@ class MergeRows:
         return pc.invert(pc.or_(pc.is_in(numbers, matched), self.deletes))
 
     def widened(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows in the columns that the table is to have."""
+        """Return rows in the table's columns after the merge."""
         return cast(rows, self.schema, frozenset(self.schema.names) - {*rows.schema.names})
 
 
 @dataclass(frozen=True)
 class MergedBatch:
-    """What becomes of some rows of a partition.
+    """Result of a merge for some rows of a partition.
 
     :param kept: rows that stay as they are; ``changed``: new values of others.
-    :param places: the partition of each of these.
-    :param deleted: how many rows go.
+    :param places: the partition of each changed row.
+    :param deleted: number of deleted rows.
     :param matched: numbers of the merge's rows that were found.
     """
 
@@ -177,8 +179,11 @@ class MergedBatch:
 def count_merge(
     rows: MergeRows, state: Snapshot, read: ReadRows
 ) -> tuple[dict[str, RowChanges], set[str], pa.Array]:
-    """What a merge does to each partition of a state, the partitions that change, and which of its
-    rows have a match."""
+    """Count what a merge does to each partition of a state.
+
+    :returns: the counts by partition, the partitions that change, and the numbers of the merge's
+        rows that have a match.
+    """
     counts: dict[str, list[int]] = {}
     changed: set[str] = set()
     matched = pa.array([], pa.int64())
@@ -224,7 +229,7 @@ def _check_names(
 
 
 def _serving(merge: RowMerge, given: pa.Table, own: pa.Schema) -> set[str]:
-    """Columns that say what becomes of rows, and are none of the table's."""
+    """Return columns that only control the merge, and do not belong to the table."""
     names = {merge.latest_by} if merge.latest_by else set()
     if merge.delete_when is not None:
         names |= set(RowFilter([merge.delete_when], given.schema).columns)
@@ -244,7 +249,7 @@ def _check_keys(merge: RowMerge, schema: pa.Schema, url: str) -> None:
 
 
 def _as_read_again(given: pa.Table, by: Sequence[str]) -> pa.Table:
-    """With the partition columns' values as they are read again: an empty text is null."""
+    """Return the rows with partition values as they are read again: an empty string is null."""
     for name in by:
         values = _array(given, name)
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
@@ -254,8 +259,10 @@ def _as_read_again(given: pa.Table, by: Sequence[str]) -> pa.Table:
 
 
 def _keys(merge: RowMerge, rows: pa.RecordBatch, places: pa.Array) -> list[pa.Array]:
-    """By what rows match each other: their keys; and their partition, unless the merge looks for
-    keys across partitions. Else a row would match or not by which others come with it.
+    """Return the columns by which rows match: their keys, and the partition.
+
+    A merge across partitions matches by the keys alone. In any other merge the partition is part of
+    the key. Otherwise it would depend on the other given rows whether a row matches.
 
     :param places: the partition of each row.
     """
@@ -266,10 +273,10 @@ def _keys(merge: RowMerge, rows: pa.RecordBatch, places: pa.Array) -> list[pa.Ar
 def _last_of_each(
     merge: RowMerge, given: pa.Table, codes: pa.Array, by: Sequence[str], url: str
 ) -> pa.Array:
-    """The numbers of the rows that count: one for each key.
+    """Return the numbers of the rows that count: one for each key.
 
-    :param codes: of each row's key; null where it matches nothing.
-    :raises InvalidInputError: several have one, and none of them is the last.
+    :param codes: of each row's key; null if it matches nothing.
+    :raises InvalidInputError: several rows have one key, and none of them is the last.
     """
     numbers = pa.array(range(len(given)), pa.int64())
     if merge.latest_by is not None:
@@ -292,9 +299,9 @@ def _last_of_each(
 
 
 def _comparable(latest: pa.Array, name: str, url: str) -> pa.Array:
-    """Return the values of ``latest_by`` in a type of which Arrow finds the greatest.
+    """Return the values of ``latest_by`` in a type for which Arrow finds the greatest.
 
-    :raises UnsupportedTypeError: they are in no order.
+    :raises UnsupportedTypeError: the values have no order.
     """
     kind = latest.type
     if pa.types.is_nested(kind):
@@ -326,15 +333,15 @@ def _one_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class KeyIndex:
-    """Finds the row of a key, among rows of which no two have the same.
+    """Index that finds the row of a key, among rows with distinct keys.
 
     :param keys: the key's columns, of equal lengths.
-    :param null_safe: nulls are equal; else a key with a null is found by none.
+    :param null_safe: nulls are equal; else a key with a null is never found.
     """
 
     def __init__(self, keys: Sequence[pa.Array], null_safe: bool) -> None:
         self._null_safe = null_safe
-        #: By column: its values; and, of all columns so far, the codes of what occurs together.
+        #: For each column: its values; and the codes of the combinations of all columns so far.
         self._levels: list[tuple[pa.Array, pa.Array]] = []
         codes: pa.Array | None = None
         for key in keys:
@@ -344,22 +351,22 @@ class KeyIndex:
             self._levels.append((values, together))
             codes = pc.index_in(pairs, together, skip_nulls=True)
         assert codes is not None
-        #: The code of each row's key; null where it matches nothing.
+        #: The code of each row's key; null if it matches nothing.
         self.codes = codes
         order = pc.array_sort_indices(codes)
         known = len(codes) - codes.null_count
-        #: The row of each code, where each occurs once.
+        #: The row of each code, if each code occurs once.
         self._rows = order.slice(0, known).cast(pa.int64())
 
     def _pairs(self, codes: pa.Array | None, key: pa.Array, values: pa.Array) -> pa.Array:
-        """Codes of the columns so far, each together with a value of the next."""
+        """Combine the codes of the columns so far with the next column's values into new codes."""
         own = pc.index_in(key, values, skip_nulls=not self._null_safe).cast(pa.int64())
         if codes is None:
             return own
         return pc.add(pc.multiply(codes.cast(pa.int64()), len(values)), own)
 
     def find(self, keys: Sequence[pa.Array]) -> pa.Array:
-        """The row of each key; null where there is none."""
+        """Return the row of each key; null if there is none."""
         codes: pa.Array | None = None
         for key, (values, together) in zip(keys, self._levels, strict=True):
             codes = pc.index_in(self._pairs(codes, key, values), together, skip_nulls=True)
@@ -368,7 +375,7 @@ class KeyIndex:
 
 
 def are_different(old: pa.Array, new: pa.Array) -> pa.Array:
-    """Of each pair of values whether they are not the same: null is null, and NaN is NaN."""
+    """Return for each pair of values whether they differ: null equals null, NaN equals NaN."""
     if pa.types.is_null(old.type):
         return pa.repeat(pa.scalar(False), len(old))
     if pa.types.is_nested(old.type):
@@ -382,7 +389,7 @@ def are_different(old: pa.Array, new: pa.Array) -> pa.Array:
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    """Tell whether two nested values are the same: NaN is NaN."""
+    """Return whether two nested values are the same; NaN equals NaN."""
     if old == new or (old != old and new != new):
         return True
     if isinstance(old, dict) and isinstance(new, dict):

@@ -1,7 +1,7 @@
-"""Change of a table's rows by a job that writes the partitions anew which it changes.
+"""Change of a table's rows by a job that rewrites only the partitions with changes.
 
-The job goes by the state that the rows were computed from: it is refused where another one has
-changed one of its partitions since, or made one that was not there.
+The job goes by the state that the rows were computed from: it is refused if another job has changed
+one of its partitions since, or made one that was not there.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from .write_job import WriteJob
 
 @dataclass(frozen=True)
 class TableChange:
-    """What a merge, an update or a deletion did to a table.
+    """Report of a merge, an update or a deletion.
 
     :param table: its root, ``s3://bucket/prefix``.
     :param rows: inserted, updated, deleted and unchanged ones, of the partitions that were read.
-    :param partitions: those that were written anew, or are to be; ``left``: those that were read
-        and are as they were. Not told where an earlier try of the run has done it: of these
-        ``committed.change_reads`` has the number.
-    :param bytes_read: of the files that the rows were computed from; ``bytes_written``: of the
-        new ones.
+    :param partitions: those that were rewritten, or are to be; ``left``: those that were read and
+        stay as they were. ``left`` is empty if an earlier attempt of the run made the change: then
+        ``committed.change_reads`` has their number.
+    :param bytes_read: of the files that the rows were computed from; ``bytes_written``: of the new
+        ones.
     :param attempts: how often it was computed: once, and once more for each conflict.
-    :param committed: the job; ``None`` where nothing was to be changed, or it was only asked for.
+    :param committed: the job; ``None`` if nothing was to be changed, or the change was only
+        planned.
     """
 
     table: str
@@ -50,7 +51,7 @@ class TableChange:
 
     @staticmethod
     def done_before(done: Committed) -> TableChange:
-        """What an earlier try of the run has done."""
+        """Build the report of a change that an earlier attempt of the run has made."""
         names = tuple(change.partition for change in done.partitions)
         rows = done.row_changes or RowChanges()
         read = 0 if done.change_reads is None else done.change_reads.bytes_read
@@ -64,9 +65,9 @@ class TableChange:
         committed: Committed | None = None,
         attempts: int = 1,
     ) -> TableChange:
-        """What is done to a state, or is to be.
+        """Build the report of a change of a state, made or planned.
 
-        :param counts: by partition; ``changed``: those that are written anew.
+        :param counts: by partition; ``changed``: those that are rewritten.
         """
         return TableChange(
             state.root.url,
@@ -79,7 +80,7 @@ class TableChange:
         )
 
     def reads(self, counts: Mapping[str, RowChanges]) -> ChangeReads:
-        """What the job's decision is to say of what was read."""
+        """Return what the job's decision records about the rows that were read."""
         rows = sum(counts[name].unchanged for name in self.left if name in counts)
         return ChangeReads(len(self.left), rows, self.bytes_read)
 
@@ -90,14 +91,14 @@ class TableChange:
 
 @dataclass(frozen=True)
 class RowPlan:
-    """What a change is to make of a state.
+    """Plan of a change of a state.
 
-    :param counts: what it does to the rows of each partition.
+    :param counts: its changes of the rows of each partition.
     :param changed: the partitions in which any row changes.
-    :param write: hands the rows that these are to hold to a job.
-    :param schema: what the table's columns are to be.
-    :param brings_rows: whether some of them may come of something else than the table's own.
-    :param why_not_repeatable: why it would change rows once more, made on what it has left.
+    :param write: passes the rows that these are to hold to a job.
+    :param schema: the table's columns after the change.
+    :param brings_rows: whether some rows may come from outside of the table.
+    :param why_not_repeatable: why it would change rows again if repeated on its own result.
     """
 
     state: Snapshot
@@ -110,7 +111,7 @@ class RowPlan:
     why_not_repeatable: str | None = None
 
     def report(self, committed: Committed | None = None, attempts: int = 1) -> TableChange:
-        """What was done, or is to be."""
+        """Build the report of the plan, carried out or not."""
         return TableChange.of(self.state, self.counts, self.changed, committed, attempts)
 
 
@@ -132,11 +133,13 @@ def check_rewritable(context: Context) -> Step[None]:
 def rewrite_policies(
     context: Context, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions
 ) -> Step[tuple[dict[str, Any], list[Inputs]]]:
-    """As :func:`.compaction.replacing_policies`, of some partitions of a state whose rows change;
-    no inputs where the partitions hold no rows.
+    """Return the policies of a job that changes rows of some partitions of a state, and its inputs.
 
-    :param changes: what is done to the rows of each of them.
-    :param files: as the caller wants them written; by rows are known, too, those that were.
+    Like :func:`.compaction.replacing_policies`. There are no inputs if the partitions hold no rows.
+
+    :param changes: for each partition, the changes of its rows.
+    :param files: how the caller wants the files written. The content of their rows is recorded even
+        if ``files`` does not say so, if it is recorded for the present files.
     """
     there = state.of(changes.keys())
     policies, inputs = yield from replacing_policies(context, there, changes)

@@ -1,7 +1,8 @@
-"""SIGTERM while a job of plain Python is open: abort it first, then end as the process would have.
+"""SIGTERM while a job of plain Python is open: the job is aborted, then the process ends as usual.
 
-Schedulers end a process with SIGTERM and, a grace later, with SIGKILL (Docker after 10 seconds,
-Kubernetes after 30). Python's own reaction to SIGTERM runs no ``finally`` and no ``__exit__``.
+Schedulers end a process with SIGTERM and, after a grace period, with SIGKILL (Docker after 10
+seconds, Kubernetes after 30). Python's own reaction to SIGTERM runs no ``finally`` and no
+``__exit__``.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ import threading
 from types import FrameType
 from typing import Any, NoReturn
 
-#: Seconds after the first SIGTERM until the clean-up is given up; recovery finishes it then.
+#: Seconds after the first SIGTERM until the clean-up is given up. Recovery then finishes it.
 GRACE = 8.0
 
 
 class JobTerminated(SystemExit):
-    """SIGTERM came while a job was open; the job is aborted as it passes.
+    """SIGTERM while a job was open. The job is aborted as this exception passes.
 
     A ``SystemExit`` with the code that a shell shows for SIGTERM, 143: ``except Exception`` does
-    not catch it, ``finally`` blocks outside the job run, and uncaught it ends the process
-    quietly.
+    not catch it, ``finally`` blocks outside the job run, and if it is not caught it ends the
+    process quietly.
     """
 
     def __init__(self) -> None:
@@ -29,13 +30,13 @@ class JobTerminated(SystemExit):
 
 
 class Termination:
-    """Turns SIGTERM into :class:`JobTerminated` while it is installed; main thread only.
+    """Handler that turns SIGTERM into :class:`JobTerminated` while installed; main thread only.
 
-    In another thread, and where SIGTERM is ignored or handled by something that Python cannot
-    put back, it does nothing. A process forked meanwhile reacts as if it were not there.
+    It does nothing in another thread, or if SIGTERM is ignored, or if its handler is one that
+    Python cannot restore. A process forked meanwhile reacts as if this handler were not there.
 
     :param grace: seconds after the first signal until a second :class:`JobTerminated` interrupts
-        the clean-up, wherever that is.
+        the clean-up at any point.
     """
 
     def __init__(self, grace: float = GRACE) -> None:
@@ -51,7 +52,7 @@ class Termination:
         self.expired = False
 
     def install(self) -> None:
-        """Take SIGTERM over. Until :meth:`interrupt` it is only noted."""
+        """Handle SIGTERM from now on. Until :meth:`interrupt` a signal is only recorded."""
         if threading.current_thread() is not threading.main_thread():
             return
         before = signal.getsignal(signal.SIGTERM)
@@ -61,20 +62,20 @@ class Termination:
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def interrupt(self) -> None:
-        """From now on a signal interrupts the main thread.
+        """Let a signal interrupt the main thread from now on.
 
-        :raises JobTerminated: one came already.
+        :raises JobTerminated: a signal came already.
         """
         self._interrupts = True
         if self.came:
             self._raise()
 
     def defer(self) -> None:
-        """From now on a signal is only noted again, until its grace is over."""
+        """Only record a signal from now on, until its grace period is over."""
         self._interrupts = False
 
     def release(self) -> None:
-        """Put the earlier handler back; if a signal came, it has that one now.
+        """Restore the earlier handler, and pass it a signal that came meanwhile.
 
         :raises JobTerminated: a signal came and has not interrupted anything.
         :raises BaseException: what the earlier handler raises.
@@ -85,7 +86,7 @@ class Termination:
             self._timer.cancel()
         if not installed:
             return
-        # Who installed another handler inside the block wants that one.
+        # A handler that the program installed inside the block stays.
         if signal.getsignal(signal.SIGTERM) == self._on_signal:
             signal.signal(signal.SIGTERM, self._before)
         if self.came and callable(self._before):
@@ -99,7 +100,7 @@ class Termination:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:
-            # A child forked inside the block: the job is its parent's.
+            # This is a child forked inside the block: the job belongs to its parent.
             signal.signal(number, self._before)
             os.kill(os.getpid(), number)
         elif self.expired:
@@ -113,7 +114,7 @@ class Termination:
                 self._raise()
 
     def _expire(self) -> None:
-        """Interrupt the main thread once more, out of whatever it waits for. In a thread."""
+        """Interrupt the main thread once more, whatever it waits for. Called in a thread."""
         with self._lock:
             if self._installed:
                 self.expired = True

@@ -1,4 +1,4 @@
-"""Table of which a state can be read, whichever records tell it."""
+"""Table with readable states, kept in heads or in a log."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from .format.layout import TableRoot
 
 
 class StatefulTable(ABC):
-    """What a job that goes by a state asks of its table."""
+    """Interface of a table to jobs that go by one of its states."""
 
     root: TableRoot
 
     @abstractmethod
     def state(self, partitions: Collection[str] | None = None) -> Snapshot:
-        """One state of some partitions, or of all; nothing is computed from it."""
+        """Read one state of some partitions, or of all, from which nothing is computed."""
 
     def has_moved(self, state: Snapshot) -> bool:
-        """Whether partitions hold other rows than in a state that was read, or the table has other
-        columns: an error of a job that goes by the state may come of that."""
+        """Return whether the table has changed since a state was read.
+
+        It has if its partitions hold other rows, or it has other columns. An error of a job that
+        goes by the state may come from that.
+        """
         try:
             now = self.state(None if state.read is not None else state.asked)
         except TableNotFoundError:
@@ -31,10 +34,11 @@ class StatefulTable(ABC):
 
     @contextmanager
     def held_against(self, state: Snapshot) -> Iterator[None]:
-        """Make a mismatch of columns a conflict, in a job whose columns are those of a state, where
-        the table has moved since.
+        """Turn a mismatch of columns into a conflict if the table has changed since a state.
 
-        :raises CommitConflictError: it has; nothing of the job is visible.
+        For a job whose columns are those of the state that was read.
+
+        :raises CommitConflictError: it has changed; nothing of the job is visible.
         """
         try:
             yield

@@ -1,4 +1,4 @@
-"""A table on S3 as users meet it: jobs into it, its state, and what is left to finish."""
+"""Table on S3 as users call it: its jobs, its state, and its maintenance."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
     """
 
     def open_job(self, spec: JobSpec) -> OpenedJob:
-        """Begin a job: its open record, the checks of schema and layout, its base.
+        """Begin a job: write its open record, check schema and layout, read its base.
 
         :param spec: what is to be written, and by which policies.
         :return: what tasks, :meth:`commit` and :meth:`abort` need; may be pickled.
         :raises StoreRefusedError: a right is missing that the job would need later.
-        :raises RefusedError: nothing was written but an open record, which is removed again.
+        :raises RefusedError: only an open record was written, which is removed again.
         """
         return open_checked(self.driver, self._context, spec)
 
@@ -100,36 +100,37 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         inputs: Sequence[Snapshot | TableScan | str] | None = None,
         wait_for_other_runs: timedelta | float | None = None,
     ) -> WriteJob:
-        """A job from plain Python: ``with table.job(mode="append") as job: job.write(data)``.
+        """Make a job in plain Python: ``with table.job(mode="append") as job: job.write(data)``.
 
         :param schema: the rows' columns, as a schema of pyarrow or Polars, or a frame that has
             them; ``None`` takes the table's.
         :param partition_by: partition columns; ``None`` takes the table's.
         :param run_rank: how new the rows are under ``on_conflict=newest_run``: a number, a date or
-            a time (UTC where it has no zone); ``None``: as new as the job.
+            a time (UTC if it has no zone); ``None``: as new as the job.
         :param base: the state that the rows were computed from: under ``on_conflict=fail``, no
-            partition that has changed since is written over. ``None``: what is there on entering.
+            partition that has changed since is overwritten. ``None``: the state when the block is
+            entered.
         :param owner: who runs the job; ``None`` names this process.
-        :param code_version: of the program that computes the rows, as it calls it: lineage can tell
-            the rows that another one made.
+        :param code_version: the version of the program that computes the rows, in the program's own
+            form: lineage can then find the rows that another version made.
         :param inputs: what the rows are computed from: states or scans of tables, and the URLs of
-            foreign files, a request each; ``()``: not told. ``None``: all that this process has
-            read of tables by then.
+            foreign files, a request each; ``()``: not recorded. ``None``: all reads of tables by
+            this process until then.
         :param wait_for_other_runs: how long entering the block waits, in seconds or as a timedelta,
-            while a job of another run is at work on the partitions that are named, or on any where
-            none are; two appends do not wait for each other. After that it goes by ``on_conflict``.
-            The job then opens on what those have committed.
+            while a job of another run is at work on the partitions that are named, or on any if
+            none are; two appends do not wait for each other. After that ``on_conflict`` decides.
+            The job then opens on what those jobs have committed.
 
         The rest is as in :class:`.job_spec.JobSpec`.
 
         :return: a context manager. Nothing is sent before its block is entered.
         :raises TableNotFoundError: no schema given and no table here.
-        :raises InvalidInputError: a word that is none of a parameter's choices.
+        :raises InvalidInputError: an argument is not one of a parameter's choices.
         """
         words: dict[str, Any] = {"mode": mode, "on_conflict": on_conflict, "on_repeat": on_repeat}
         words |= {"success_markers": success_markers, "coordination": coordination}
         words |= {"schema_mode": schema_mode, "run_rank": run_rank, "on_superseded": on_superseded}
-        # JobSpec makes choices of them.
+        # JobSpec converts them to its enumerations.
         spec = JobSpec(
             self.schema if schema is None else schema_of(schema),
             partition_by=column_names("partition_by", partition_by),
@@ -154,17 +155,23 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         progress: Callable[[Progress], None],
         wait_for_other_runs: timedelta | float | None = None,
     ) -> WriteJob:
-        """A job whose rows tasks in other processes write: they get its ``opened``, and it takes
-        their results. ``progress`` is called as files become visible."""
+        """Make a job whose rows are written by tasks in other processes.
+
+        The tasks get the job's ``opened``, and the job takes their results.
+
+        :param progress: called as files become visible.
+        """
         steps = HeadSteps(self.driver, replace(self._context, report=progress))
         return WriteJob(steps, spec, OF_TASKS, before=self._waiting(spec, wait_for_other_runs))
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
-        """The writer of one task attempt of an open job. Where the job is decided before it closes,
-        closing removes its uploads and raises :class:`TaskLateError`.
+        """Make the writer of one task attempt of an open job.
+
+        If the job is decided before the writer closes, closing removes its uploads and raises
+        :class:`TaskLateError`.
 
         :param task: its number, from 0 on; one result of each task is committed.
-        :param attempt: tells attempts of one task apart, which may run at the same time.
+        :param attempt: distinguishes attempts of one task, which may run at the same time.
         """
         return attempt_writer(self.driver, opened, task, attempt)
 
@@ -177,11 +184,12 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
     ) -> Committed:
         """Commit an open job: claim the partitions, decide, make its files visible.
 
-        :param results: one of each task, of whichever attempt.
+        :param results: one of each task, of any of its attempts.
         :param expected_tasks: how many there have to be; ``None``: as many as are given.
         :param progress: called in this thread as files become visible.
         :raises RefusedError: the job is aborted; nothing of it is visible.
-        :raises CommitStateUnknownError: it may be committed: :meth:`recover` settles it.
+        :raises CommitStateUnknownError: it may be committed: :meth:`recover` finds out and finishes
+            it.
         :raises UnfinishedCommitError: it is committed; :meth:`recover` finishes it.
         """
         context = self._context if progress is None else replace(self._context, report=progress)
@@ -195,38 +203,44 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         return replace(done, retries=self.retries - before)
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult] = ()) -> Aborted | Committed:
-        """Abort an open job, or find that it is committed. The uploads of its tasks so far, as
-        ``results`` name them, are aborted."""
+        """Abort an open job, or find that it is committed.
+
+        The uploads of its tasks so far, as ``results`` name them, are aborted.
+        """
         self._encrypt_as(opened)
         with alone(opened):
             return self.run(abort_job(self._context, opened, results))
 
     def _encrypt_as(self, opened: OpenedJob) -> None:
-        """Go by the encryption of a job that another process may have opened."""
+        """Use the encryption of a job that another process may have opened."""
         self.driver.encrypt(self.root.prefix, opened.spec.files.encrypted)
 
     def send_heartbeat(self, job: str, interval: float = 30.0) -> bool:
-        """Send a heartbeat for a job, by its id; ``False`` when it is no longer open.
-        The next one is due ``interval`` seconds later."""
+        """Send a heartbeat for a job, by its id; return ``False`` if it is no longer open.
+
+        The next one is due ``interval`` seconds later.
+        """
         return self.run(send_heartbeat(self._context, job, interval))
 
     def repair(
         self, accept_loss: bool = False, job: str | None = None, patience: float | None = None
     ) -> list[Repaired]:
-        """Look at open committed jobs for files whose uploads are gone.
+        """Check open committed jobs for files whose uploads are lost.
 
         :param accept_loss: apply those jobs without the lost files; ``False`` only reports.
         :param job: this job only.
         :param patience: seconds that the owner of a job that lost files must have been silent;
             ``None`` takes each job's own, 0 says that its process has ended.
-        :raises InvalidInputError: the table has no heads, or ``job`` is no open committed job.
+        :raises InvalidInputError: the table has no heads, or ``job`` is not an open committed job.
         :raises DamagedError: the decision of ``job`` cannot be read.
         :raises UnfinishedCommitError: a decision changed meanwhile; run it again.
         """
         return self.tend(repair(self._context, accept_loss, job, patience))
 
     def rebuild_heads(self, apply: bool = False) -> list[RebuiltHead]:
-        """Build the heads that are gone again; none where the decisions do not tell all.
+        """Rebuild missing heads.
+
+        A head is not rebuilt if the decisions do not have its whole state.
 
         :param apply: do it; ``False`` only says what would be done.
         :raises TableNotFoundError: no table here.
@@ -234,42 +248,45 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         return self.tend(rebuild_heads(self._context, apply))
 
     def doctor(self, max_duration: float | None = None) -> list[Problem]:
-        """What is or will be wrong with this table, its bucket and store, each with a remedy.
-        Where there is no table yet, with the store and the rights there.
+        """Find present and future problems of this table, its bucket and store, each with a remedy.
 
-        :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs,
-            or an open job's own where that is longer.
+        If there is no table yet: problems of the store, and of the rights there.
+
+        :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs, or
+            an open job's own if that is longer.
         :raises StoreUnreachableError: the store does not answer.
         """
         return self.run(examine(self._context, max_duration))
 
     def problems(self) -> list[Problem]:
-        """Those problems of :meth:`doctor` that can be told without a probe of the store or a
-        request for each head. Changes nothing at all.
+        """Find the problems of :meth:`doctor` that show without a probe or a request per head.
 
-        :raises StoreRefusedError: a right to look is missing.
+        Changes nothing at all.
+
+        :raises StoreRefusedError: a right to read is missing.
         """
         return self.run(problems(self._context))
 
     def renew_facts(self) -> StoreFacts:
-        """Probe the store, and record what it does not keep any more, for all jobs to come.
+        """Probe the store, and record for all later jobs which guarantees it no longer keeps.
 
-        :raises OutcomeUnknownError: the store did not say whether it was written.
+        :raises OutcomeUnknownError: the store did not say whether the record was written.
         """
         return self.tend(renew_facts(self._context))
 
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None
     ) -> list[Finding]:
-        """Differences between what the heads name and what is in the store; empty for none. Of a
-        table that another committer wrote, those between its ``_SUCCESS`` markers and the store:
-        they name at most 100 files of the last job each.
+        """Find differences between the files that heads name and those in the store.
 
-        Of files that other programs wrote the footers are read, too: a column that the table does
-        not show is a difference.
+        Of a table that another committer wrote: differences between its ``_SUCCESS`` markers and
+        the store. Each marker names at most 100 files of the last job.
 
-        :param progress: called with how many footers of how many are read.
-        :raises InvalidInputError: a table of coordination *none*, where nothing names files.
+        The footers of files of other programs are read, too: a column that the table does not show
+        is a difference.
+
+        :param progress: called with the number of footers that are read, and of all.
+        :raises InvalidInputError: a table of coordination *none*, which has no record of its files.
         """
         context = replace(self._context, read_columns=self._footers.reporting(progress).read)
         return self.run(verify_current(context))
@@ -277,17 +294,17 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
     def adopt(
         self, apply: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
     ) -> AdoptReport:
-        """Make heads for the partitions that have files and none: readers then need no listing.
+        """Make heads for partitions that have files and no head: readers then need no listing.
 
-        Of a directory without a table, make the table that its files come to, too. The footers of
-        all files are read. Columns that the table does not have, and wider types, become the
-        table's; a partition with a file that does not fit is left. Jobs of Hadoop's committers that
-        are at work here are not looked for, as the command does: what they complete later, no head
-        names. ``table.run(refuse_left_jobs(table.root))`` of ``zero_rename.s3a.recovery.recover``
-        refuses where there is one.
+        For a directory without a table, make the table from its files, too. The footers of all
+        files are read. Columns that the table does not have, and wider types, become the table's; a
+        partition with a file that does not fit is left. Unlike the command, this method does not
+        look for jobs of Hadoop's committers that are at work here: no head names the files that
+        they complete later. ``table.run(refuse_left_jobs(table.root))`` of
+        ``zero_rename.s3a.recovery.recover`` refuses if there is such a job.
 
         :param apply: do it; ``False`` only says what would be done.
-        :param progress: called with how many footers of how many are read.
+        :param progress: called with the number of footers that are read, and of all.
         :raises TableNotFoundError: no table and no files.
         :raises TableMismatchError: no table, and the files are not one; or the folder belongs to
             another table format.

@@ -1,9 +1,9 @@
-"""Files of one table copied into an open job of another: the same bytes at keys of that job, with
-all that is on record of them.
+"""Copies of files of one table into an open job of another.
 
-Where both tables are reached by the same client the store copies by itself; else the bytes go
-through this process. Nobody has counted the rows of files that the table only adopted, or that lie
-in a directory without records: these are read and written anew.
+The bytes are the same, at keys of that job, with everything that is on record about the files. If
+both tables are reached by the same client, the store copies by itself; else the bytes go through
+this process. The rows of files that the table only adopted, or that lie in a directory without
+records, have not been counted: these files are read and written anew.
 """
 
 from __future__ import annotations
@@ -34,26 +34,27 @@ from .store.upload_parts import parts_held
 from .upkeep.compaction import content_kept
 
 _MIB = 1024 * 1024
-#: Bytes that the store copies in one request. S3 takes five times as many, but may be silent while
-#: it does.
+#: Bytes that the store copies in one request. S3 accepts five times as many, but may send no byte
+#: of an answer while it copies.
 _AT_ONCE = 1024 * _MIB
-#: Files of which one report of progress is; and those under way at once through this process.
+#: Files after which progress is reported; and files under way at once through this process.
 _CHUNK, LANES = 100, 4
 _READ = 8 * _MIB
 
 
 @dataclass(frozen=True)
 class Copied:
-    """What a copy did.
+    """Report of a copy.
 
     :param source: the root of the table that was copied; ``table`` is that of the new one.
-    :param job: the job that wrote it; ``repeated``: an earlier one had, and nothing was done now.
+    :param job: the job that wrote it; ``repeated``: an earlier job had written it, and nothing was
+        done now.
     :param partitions: how many hold files; so too ``files``, ``rows`` and ``bytes``.
-    :param rewritten: files of the source whose rows were written anew, since nobody had counted
-        them.
+    :param rewritten: files of the source that were written anew, since their rows had not been
+        counted.
     :param on_server: whether the store copied, or the bytes went through this process.
     :param changed: partitions of the source that hold something else by now; ``None``: the copy is
-        committed, and the source could not be looked at again.
+        committed, and the source could not be read again.
     """
 
     source: str
@@ -72,7 +73,7 @@ class Copied:
     def of(
         state: Snapshot, done: Committed, on_server: bool, changed: tuple[str, ...] | None
     ) -> Copied:
-        """What a committed copy of a state did."""
+        """Build the report of a committed copy of a state."""
         return Copied(
             state.root.url,
             done.table,
@@ -89,7 +90,10 @@ class Copied:
 
 
 def copy_spec(state: Snapshot, owner: Owner) -> JobSpec:
-    """The job that makes a table of another one's state. It does the same copy once."""
+    """Return the specification of the job that copies a state into a new table.
+
+    Its idempotency key is that of the state, so the same copy is made once.
+    """
     keys = "\n".join(sorted(file.key for file in state.files))
     digest = blake2b(keys.encode(), digest_size=8).hexdigest()
     return JobSpec(
@@ -105,7 +109,7 @@ def copy_spec(state: Snapshot, owner: Owner) -> JobSpec:
 
 
 def emptied_since(new: TableRoot, old: TableRoot, job: str) -> InvalidInputError:
-    """Build the error for a copy that was made before, into a table that holds nothing now."""
+    """Build the error of a repeated copy into a table that has been emptied."""
     return InvalidInputError(
         f"Job {job} has copied this very state of {old.url} before, and {new.url} has been emptied "
         "since. Nothing was copied now.",
@@ -116,7 +120,7 @@ def emptied_since(new: TableRoot, old: TableRoot, job: str) -> InvalidInputError
 
 
 class FileCopier:
-    """Copies the files of a state into a job.
+    """Copier of a state's files into a job.
 
     :param source: reaches the state's files, ``target`` the job's table.
     :param lanes: threads through which bytes go, one for each file under way; ``None``: the store
@@ -138,13 +142,13 @@ class FileCopier:
         self._settings = file_settings(opened.job, opened.spec.files)
 
     def copy(self, state: Snapshot) -> list[TaskResult]:
-        """Copy all files, a partition after the other, and see that all of them are there.
+        """Copy all files, one partition after the other, and check that all of them are there.
 
-        :returns: what its tasks would report: one of the files that were copied, one of those
-            whose rows were written anew.
-        :raises SnapshotGoneError: one is gone.
-        :raises DamagedError: one has other bytes than were committed.
-        :raises StreamError: the store refused one.
+        :returns: results like those of tasks: one of the files that were copied, one of those whose
+            rows were written anew.
+        :raises SnapshotGoneError: a file is gone.
+        :raises DamagedError: a file has other bytes than were committed.
+        :raises StreamError: the store refused a file.
         """
         try:
             return self._copy_all(state)
@@ -172,7 +176,7 @@ class FileCopier:
         return results
 
     def _placed(self, files: Sequence[DataFile]) -> Iterator[tuple[DataFile, str]]:
-        """Files with the keys that they get."""
+        """Yield files with the keys of their copies."""
         opened, numbers = self._opened, dict[str, int]()
         for file in files:
             number = numbers[file.partition] = numbers.get(file.partition, -1) + 1
@@ -223,9 +227,9 @@ class FileCopier:
 
 
 def copy_whole(root: TableRoot, file: DataFile, key: str, settings: ObjectSettings) -> Step[str]:
-    """Have the store copy a file to a key that nobody else has: its ETag.
+    """Have the store copy a file to a key that no other process uses; return the copy's ETag.
 
-    :raises SnapshotGoneError: it is gone.
+    :raises SnapshotGoneError: the file is gone.
     :raises StreamError: the store refused it.
     """
     if file.size <= _AT_ONCE:
@@ -238,7 +242,7 @@ def copy_whole(root: TableRoot, file: DataFile, key: str, settings: ObjectSettin
 def _copy_parts(
     root: TableRoot, file: DataFile, key: str, settings: ObjectSettings
 ) -> Step[tuple[str, tuple[str, ...]]]:
-    """Have the store copy a file as an upload: its id, and the ETags of its parts."""
+    """Have the store copy a file as an upload; return the upload's id and its parts' ETags."""
     place = Place(root.bucket, file.key)
     upload = (yield from CreateUpload(key, settings)).upload_id
     spans = [
@@ -253,10 +257,10 @@ def _copy_parts(
 
 
 def send_whole(driver: Driver, file: DataFile, key: str, settings: ObjectSettings) -> None:
-    """Copy a file through this process to a key that nobody else has.
+    """Copy a file through this process to a key that no other process uses.
 
     :param driver: reaches both.
-    :raises SnapshotGoneError: it is gone.
+    :raises SnapshotGoneError: the file is gone.
     :raises DamagedError: it has another size.
     :raises StreamError: the store refused it.
     """
@@ -289,9 +293,9 @@ def _etag(answer: Done | Refused, file: DataFile) -> str:
 
 
 def _check(opened: OpenedJob, files: Sequence[PendingFile]) -> Step[None]:
-    """See that each file is there with its bytes, by a listing of its upload's parts.
+    """Check that each file is there with its bytes, by a listing of its upload's parts.
 
-    :raises DamagedError: one is not, or has others.
+    :raises DamagedError: a file is not there, or has another size.
     """
     held = yield from All(tuple(parts_held(file.key, file.upload_id) for file in files))
     there = {file.key: it.size for file, it in zip(files, held, strict=True) if it is not None}

@@ -1,4 +1,4 @@
-"""Table on S3 as users look after it: what jobs left, and what goes."""
+"""Table on S3 from the side of its maintenance: what jobs left, and what can be removed."""
 
 from __future__ import annotations
 
@@ -31,31 +31,34 @@ T = TypeVar("T")
 
 
 class TendedTable(ReadableTable):
-    """The half of :class:`.table.Table` that settles and removes what jobs left."""
+    """The half of :class:`.table.Table` for maintenance: recovery, purge, gc and conflicts."""
 
     def tend(self, step: Step[T]) -> T:
-        """Carry out a step that looks after the table, or after what jobs of other committers left
-        at its root, and return what it returns.
+        """Carry out a step of maintenance, on the table or on other committers' jobs at its root.
 
-        :raises UnfinishedUpkeepError: the store failed it after it may have changed something.
-        :raises ZeroRenameError: names this table, where it names none.
+        :returns: the step's result.
+        :raises UnfinishedUpkeepError: the store failed after the step may have changed something.
+        :raises ZeroRenameError: names this table, unless it names one.
         """
         return self.run(unless_begun(step))
 
     def recover(self, patience: float | None = None) -> list[Recovered]:
-        """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones.
+        """Recover every open job: finish committed ones, clean up aborted ones, fence dead ones.
 
         :param patience: seconds an undecided job may be silent; ``None`` takes each job's own.
         """
         return self.tend(recover_all(self._context, patience))
 
     def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
-        """What :meth:`recover` would do, with the same ``patience``. Changes nothing."""
+        """Report what :meth:`recover` would do, with the same ``patience``. Changes nothing."""
         return self.run(plan_all(self._context, patience))
 
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
-        """Settle open jobs whose processes have ended: finish those that are committed, abort the
-        others. One whose process is alive is fenced. Of one that is not open nothing is said."""
+        """End open jobs whose processes have ended.
+
+        Those that are committed are finished, the others aborted. A job whose process is alive is
+        fenced. Jobs that are not open are left out of the report.
+        """
         return self.tend(settle_jobs(self._context, jobs))
 
     def purge(
@@ -68,17 +71,18 @@ class TendedTable(ReadableTable):
         records_older_than: float = KEPT_FOR,
         spared: Spared = spare_none,
     ) -> PurgeReport:
-        """Recover, abort the uploads that nobody will complete, remove records nobody needs.
+        """Recover, abort orphaned uploads, and remove records that have no use any more.
 
         :param older_than: with ``foreign``, the least age in seconds of foreign uploads.
         :param foreign: abort uploads that no job of this package made, by age.
         :param apply: do it; ``False`` only says what would be done.
         :param patience: as in :meth:`recover`.
-        :param jobs: dead, on the caller's word: those that are open and undecided are aborted
-            whatever their age, and uploads of those of which the table has no record.
+        :param jobs: jobs that the caller declares dead: those that are open and undecided are
+            aborted at any age, and so are uploads of those of which the table has no record.
         :param records_older_than: seconds for which failures and manifests of no head stay.
-        :param spared: which foreign uploads are left all the same: for those that living jobs of
-            Hadoop's committers need, ``LivingJobs(bucket)`` of ``zero_rename.s3a.recovery.living``.
+        :param spared: selects foreign uploads that are left all the same: for those that living
+            jobs of Hadoop's committers need, ``LivingJobs(bucket)`` of
+            ``zero_rename.s3a.recovery.living``.
         :raises ValueError: ``foreign`` without ``older_than``.
         :raises InvalidInputError: nothing of one of ``jobs`` is here. Nothing was changed.
         """
@@ -91,19 +95,22 @@ class TendedTable(ReadableTable):
         return self.tend(purge(self._context, **options))
 
     def gc(self, older_than: float = KEPT_FOR, apply: bool = False) -> GcReport:
-        """Make the table's records small: fold what heads name since long, condense the decisions
-        behind it, remove what nothing names. No answer about rows, jobs or runs changes.
+        """Make the table's records small. No answer about rows, jobs or runs changes.
+
+        It folds what heads have named for long, condenses the decisions behind it, and removes
+        objects that no record names.
 
         :param older_than: seconds, by the store's clock, for which decisions, runs' failures and
-            what was replaced stay whole. Nothing but convenience depends on it.
+            what was replaced stay whole. Only convenience depends on it.
         :param apply: do it; ``False`` only says what would be done.
         :raises TableNotFoundError: no table here.
         """
         return self.tend(gc(self._context, older_than, apply))
 
     def conflicts(self, seconds: float | None = None, remember: bool = True) -> ConflictReport:
-        """Find runs that conflict over partitions: since the last look, besides those that were
-        found before and that nobody has settled.
+        """Find runs that conflict over partitions, since the last look.
+
+        The report also has those that were found before and are not settled.
 
         :param seconds: instead of since the last look, so many before now, by the store's clock;
             such a look is not remembered.
@@ -114,15 +121,15 @@ class TendedTable(ReadableTable):
         return self.run(find_conflicts(self._context, seconds, remember))
 
     def check_rerun(self, conflict: RunConflict, winner: ConflictingRun) -> None:
-        """See that the run that is to stand may load a partition in conflict again.
+        """Check that the winning run may load a partition in conflict again.
 
-        :raises InvalidInputError: rows of runs that are not in the conflict would go.
+        :raises InvalidInputError: rows of runs that are not in the conflict would be removed.
         :raises OtherJobError: a job of another run is at work on the partition, or may be.
         """
         self.run(check_rerun(self._context, conflict, winner))
 
     def refuse_open_jobs(self, partition: str) -> None:
-        """See that no job is at work on a partition, nor one that names no partitions.
+        """Refuse if a job is at work on a partition, or may be, since it names no partitions.
 
         :raises OtherJobError: there is one.
         """
@@ -135,9 +142,11 @@ class TendedTable(ReadableTable):
         apply: bool = False,
         owner: Owner | None = None,
     ) -> list[RunConflict]:
-        """Settle the conflicts that looks have found, each by a job of its own that writes no byte
-        and leaves on record which run stands. Only a run whose rows are visible can: no others are
-        kept. The runs that lost give way until another one replaces the partition.
+        """Settle conflicts that were found, each by a job of its own.
+
+        The job writes no rows; its decision records which run stands. That can only be a run whose
+        rows are visible: no others are kept. The runs that lost give way until another run replaces
+        the partition.
 
         :param policy: ``"newest_run"``; ``{"prefer": [...]}``, DAGs, tasks, applications or assets
             in order; or ``{"keep": [...]}``, jobs.
@@ -145,7 +154,7 @@ class TendedTable(ReadableTable):
         :param apply: do it; ``False`` only says what would be done.
         :param owner: who decides; ``None``: this process.
         :returns: the conflicts, each with what was decided, or why it is not settled.
-        :raises InvalidInputError: no policy; or no conflict is on record over a partition.
+        :raises InvalidInputError: an invalid policy; or no conflict is on record over a partition.
         """
         chosen = SettlementPolicy.parse(policy)
         names = None if partitions is None else self.stored_names(partitions)
@@ -170,7 +179,7 @@ class TendedTable(ReadableTable):
             if apply:
                 spec = plan.spec(conflict, winner, owner)
                 with WriteJob(HeadSteps(self.driver, self._context), spec, inputs=Inputs) as job:
-                    pass  # Its decision says all.
+                    pass  # The job writes no rows: its decision settles the conflict.
                 decision = replace(decision, job=job.job)
         except ZeroRenameError as error:
             decision = replace(decision, error=str(error))
@@ -181,14 +190,15 @@ class TendedTable(ReadableTable):
     def set_encryption(
         self, encryption: str | None, encryption_key: str | None = None, apply: bool = False
     ) -> EncryptionChange:
-        """Change the encryption by the store of all that is written for the table from now on:
-        files, records and markers. What is there stays as it is.
+        """Change the encryption by the store, for objects written for the table from now on.
+
+        These are files, records and markers. Objects that are there stay as they are.
 
         :param encryption: SSE-S3, SSE-KMS or DSSE-KMS; ``None`` leaves it to the bucket.
         :param encryption_key: the KMS key, by its id, ARN or alias; ``None``: the account's own.
         :param apply: do it; ``False`` only says what is on record.
         :raises TableNotFoundError: no table of this package.
-        :raises InvalidInputError: an unknown encryption, or a key that cannot be one.
+        :raises InvalidInputError: an unknown encryption, or an invalid key.
         """
         wanted = Encryption.named(encryption, encryption_key)
         return self.tend(change_encryption(self._context, wanted, apply))

@@ -1,4 +1,4 @@
-"""Job from plain Python as a context manager: the protocol that Spark's driver runs."""
+"""Job in plain Python as a context manager, by the protocol that Spark's driver runs."""
 
 from __future__ import annotations
 
@@ -37,28 +37,27 @@ from .sigterm import JobTerminated, Termination
 
 logger = logging.getLogger("zero_rename.committer.write_job")
 #: Seconds that the end of a block waits for a heartbeat under way. A late one does no harm: it is
-#: conditional on the open record that it read.
+#: conditional on the open record that it has read.
 _LINGER = 2.0
 
 
 class WriteJob:
     """One write into a table, as a context manager.
 
-    Entering the block opens the job, leaving it commits, an exception in it aborts.
-    ``committed`` then tells what was done; of a job that is published later ``unpublished`` tells
-    what waits, and ``committed`` stays ``None``. Rows are written in the block, or by tasks in
-    other processes, which get ``opened`` and whose results are taken.
+    Entering the block opens the job, leaving it commits, an exception in it aborts. ``committed``
+    then has the report. For a job that is published later, ``unpublished`` has the report of what
+    waits, and ``committed`` stays ``None``. Rows are written in the block, or by tasks in other
+    processes, which get ``opened`` and whose results are taken.
 
-    Heartbeats are sent from a thread while the job is open, so that nobody takes a job for dead
-    that only waits. They end with the block, and at the latest when the job has been open for its
+    Heartbeats are sent from a thread while the job is open, so that a job that only waits does not
+    count as dead. They end with the block, and at the latest when the job has been open for its
     ``max_duration``: the job of a process that hangs counts as dead ten minutes later. A process
     that is stopped, or whose threads cannot run, sends none. A forked child sends none either, and
-    cannot write, commit or abort: the job is its parent's.
+    cannot write, commit or abort: the job belongs to its parent.
 
-    SIGTERM, where the block runs in the main thread, raises :class:`.sigterm.JobTerminated`
-    in it: the job is aborted within :data:`.sigterm.GRACE` seconds, or found to be committed,
-    and the handler that was there before has its turn. What cannot be cleaned up in that time is
-    left to recovery.
+    If the block runs in the main thread, SIGTERM raises :class:`.sigterm.JobTerminated` in it: the
+    job is aborted within :data:`.sigterm.GRACE` seconds, or found to be committed, and then the
+    earlier handler is called. What cannot be cleaned up in that time is left to recovery.
 
     Ctrl-C aborts the job, too. In the block the ``KeyboardInterrupt`` carries a note that says so;
     while the job commits it becomes :class:`.interrupted.JobInterrupted`, which says whether the
@@ -77,14 +76,15 @@ class WriteJob:
         self._driver = steps.driver
         self._spec = spec
         self._inputs = inputs
-        #: Called before the job opens: it holds nothing yet.
+        #: Called before the job opens, when it holds nothing yet.
         self._before = before
         self._beats = beats or Beats(INTERVAL, spec.max_duration)
         self._opened: OpenedJob | None = None
         self._writer: TaskWriter | None = None
         self._taken: Sequence[TaskResult] | None = None
         self._tasks = 0
-        #: What the commit was called with: an abort takes the claims off that it may have made.
+        #: Results with which the commit was called: an abort releases the claims that it may have
+        #: made.
         self._reported: Sequence[TaskResult] = ()
         self._termination = Termination()
         self._heartbeats = ExitStack()
@@ -116,22 +116,22 @@ class WriteJob:
 
     @property
     def repeats(self) -> bool:
-        """Whether an earlier job of the run has written the rows: this one writes none."""
+        """True if an earlier job of the run has written the rows, so that this one writes none."""
         return self._opened is not None and self._opened.is_repeat
 
     def made_of(self, inputs: Inputs) -> None:
-        """Say what the rows are computed from, unless that was stated."""
+        """Set the inputs of the rows, unless the program has stated them."""
         if self.opened.inputs is None:
             self._opened = replace(self.opened, inputs=inputs)
 
     def check_against(self, base: ReadBase) -> None:
-        """Hold the commit against what was read before the job opened."""
+        """Set the read base of the job: the commit is refused if partitions have changed since."""
         self._opened = replace(self.opened, spec=replace(self.opened.spec, base=base))
 
     def take(self, results: Sequence[TaskResult], tasks: int) -> None:
-        """Commit what tasks have written elsewhere, instead of rows written here.
+        """Commit the results of tasks in other processes, instead of rows written here.
 
-        :param results: what they report, one each, by :meth:`.table.Table.task_writer`.
+        :param results: their reports, one each, by :meth:`.table.Table.task_writer`.
         :param tasks: how many there were. If that is not the number of results, or if rows were
             written here too, the commit is refused.
         """
@@ -140,7 +140,7 @@ class WriteJob:
     def __enter__(self) -> WriteJob:
         self._pid = os.getpid()
         self._retries = self._driver.retries
-        # Opening is not interrupted: a job whose id nobody knows yet could not be aborted.
+        # Opening is not interrupted: a job whose id is not known yet could not be aborted.
         self._termination.install()
         try:
             self._open()
@@ -156,8 +156,8 @@ class WriteJob:
         :param data: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas frame (an index
             with a name is a column), a Polars frame, or any other object with Arrow's C stream
             interface. A stream is written as it is read.
-        :raises InvalidInputError: the job is not open, or is another process's, or the rows do
-            not fit.
+        :raises InvalidInputError: the job is not open, or belongs to another process, or the rows
+            do not fit.
         """
         self._refuse_children()
         if self._opened is None or self._is_over:
@@ -185,7 +185,7 @@ class WriteJob:
             self._release()
 
     def _open(self) -> None:
-        # Named here, so that a job can be taken back whose opening is broken off.
+        # The id is made here, so that the open record can be removed if the opening is interrupted.
         job = self._steps.job_id()
         try:
             with self._failures_told():
@@ -246,7 +246,7 @@ class WriteJob:
             with self._failures_told():
                 self._commit_or_skip(self._opened)
         except (OutcomeUnknownError, UnfinishedCommitError, DataLostError):
-            raise  # Nothing may be cleaned up of what is committed, or may be.
+            raise  # The job is committed, or may be: nothing of it may be cleaned up.
         except KeyboardInterrupt as interrupt:
             state, cause = self._abort(self._opened)
             raise JobInterrupted(
@@ -261,17 +261,18 @@ class WriteJob:
             self.committed, self.unpublished = opened.repeated, opened.unpublished
             return
         assert self._writer is not None
-        # Before the first claim: nothing that is read from here on is in the rows.
+        # Collect the inputs before the first claim: the rows contain nothing that is read later.
         self.made_of(noted().inputs)
         opened = self.opened
         self._reported = self._results(self._writer.close())
         expected = 1 if self._taken is None else self._tasks
-        # From here on a commit decision may stand, and the uploads are then the job's rows: only
-        # an abort decision allows aborting them, which abort_job sees to.
+        # From here on a commit decision may stand, and then the uploads are the job's rows. They
+        # may be aborted only under an abort decision, which abort_job writes first.
         self._writer = None
         if not opened.facts.atomic:
-            # A heartbeat that is checked before the close and carried out after it would bring the
-            # open record back; and where one writer is allowed at a time nobody looks for any.
+            # Such a store could check a heartbeat's condition before the close and write it after:
+            # the open record would come back. Its tables have one writer at a time, so no other job
+            # waits for heartbeats.
             self._heartbeats.close()
         with alone(opened), about(opened.root.url):
             done = self._steps.commit(opened, self._reported, expected)
@@ -290,7 +291,7 @@ class WriteJob:
         return [*self._taken, own] if own.files else list(self._taken)
 
     def _abort(self, opened: OpenedJob) -> tuple[JobState, str]:
-        """Abort; return what the job is then, and what went wrong with that."""
+        """Abort the job; return its state after that, and an error of the abort."""
         try:
             self._termination.defer()
             if self._termination.expired:
@@ -315,7 +316,7 @@ class WriteJob:
         return JobState.COMMITTED, ""
 
     def _tell(self, opened: OpenedJob, error: BaseException, state: JobState, cause: str) -> None:
-        """Attach to ``error`` what became of the job; it is never replaced."""
+        """Attach a note on the job's state to ``error``, which is never replaced."""
         note = ""
         if isinstance(error, KeyboardInterrupt) or (cause and state is JobState.COMMITTED):
             note = fate(opened.job, opened.root.url, state, cause)
@@ -326,14 +327,14 @@ class WriteJob:
         if note:
             error.add_note(note)
         if isinstance(error, JobTerminated):
-            # Nobody prints a SystemExit and its notes.
+            # Python prints neither a SystemExit nor its notes.
             logger.warning(
                 "%s: SIGTERM: %s", opened.root.url, note or f"job {opened.job} is aborted."
             )
 
 
 def log_retries(log: logging.Logger, done: Committed | UnpublishedJob) -> None:
-    """Say how often a job's requests were sent again, where they were."""
+    """Log how often a job's requests were sent again, if any were."""
     if done.retries:
         log.info(
             "%s: job %s: %d requests were sent again: the store throttled them, failed or did not "
@@ -345,5 +346,5 @@ def log_retries(log: logging.Logger, done: Committed | UnpublishedJob) -> None:
 
 
 def this_process() -> Owner:
-    """An owner that names this process."""
+    """Return an owner that names this process."""
     return Owner(application="python", host=socket.gethostname(), pid=os.getpid())
