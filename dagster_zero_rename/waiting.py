@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def rival_wait(step: AssetStep, longest: float | None) -> RivalWait | None:
-    """Make a step's wait, which logs the runs that it waits for. ``None``: the step does not wait.
+    """Make a step's wait, which logs the runs that it waits for; ``None`` if the step does not
+    wait.
 
     :param longest: seconds; ``None`` and 0: it does not wait.
     """

@@ -1,1 +1,1 @@
-"""Assets that Spark applications load: what these are told, who submits them, and a component."""
+"""Spark applications as loads of assets: the loads, the clients to submit them, a component."""

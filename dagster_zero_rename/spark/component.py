@@ -1,4 +1,4 @@
-"""Component for a table that a Spark application loads, by YAML alone."""
+"""Component for a table that a Spark application loads, defined in YAML only."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,9 +27,9 @@ _KEYS = ("{first_key}", "{last_key}")
 
 
 class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
-    """A table on S3 as an asset, loaded by a Spark application that calls ``save()``.
+    """An asset stored as a table on S3, loaded by a Spark application with ``save()``.
 
-    The project has a resource :class:`.pipes.SparkPipesClient`, under the key that ``resource``
+    The project needs a resource :class:`.pipes.SparkPipesClient`, under the key that ``resource``
     names. A backfill over a range of partitions is one run, one application and one commit.
     """
 
@@ -85,9 +85,9 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
     resource: str = Field(default="spark", description="The key of the SparkPipesClient.")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The asset, and its schedule.
+        """Build the asset and its schedule.
 
-        :raises InvalidInputError: a value that cannot be right.
+        :raises InvalidInputError: a value is invalid.
         """
         asset = self._asset(self._application(context.path))
         schedule = self._schedule()
@@ -160,9 +160,9 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
 
 
 def _filled(arguments: Sequence[str], context: dg.AssetExecutionContext) -> list[str]:
-    """Arguments with the ends of the run's range of partition keys in them.
+    """Return arguments with the ends of the run's range of partition keys filled in.
 
-    :raises InvalidInputError: they are asked for, and the run has no partitions.
+    :raises InvalidInputError: an argument needs them, and the run has no partitions.
     """
     if not any(key in argument for argument in arguments for key in _KEYS):
         return list(arguments)

@@ -1,4 +1,4 @@
-"""Load of one asset by an application that writes with one of Hadoop's committers."""
+"""Load of one asset by an application that writes by one of Hadoop's committers."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
     from ..asset_step import AssetStep
     from ..asset_write import WritePolicy
 
-#: What a store of its own needs of S3A's settings, as members of ``S3ASettings``.
+#: Members of ``S3ASettings`` that a store other than AWS needs.
 Store = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class HadoopLoad(SparkLoad):
-    """A load whose rows a committer of Hadoop's commits: it is on record from before its start, its
-    settings are checked before, and what it left after.
+    """A load whose rows one of Hadoop's committers commits. It is on record from before its start;
+    its settings are checked before, and the files that it left after.
 
     :param earlier: the report of what this chain of retries has committed before.
-    :param tried: this try.
+    :param tried: this attempt.
     """
 
     table: Table
@@ -65,13 +65,15 @@ class HadoopLoad(SparkLoad):
 
     @staticmethod
     def of(step: AssetStep, table: Table, policy: WritePolicy, committer: str) -> HadoopLoad:
-        """Settle what the chain of retries has done. Waits for an application of it that may be at
-        work, until its silence says that it is not.
+        """Prepare a load; first recover what the chain of retries has left.
 
-        :raises InvalidInputError: the run's partition keys are no partitions of the table, or a
-            policy that Hadoop's committers cannot keep to; or this very step has written it before;
-            or it was to settle a conflict, and comes too late. Nothing was submitted.
-        :raises OutcomeUnknownError: an earlier try is at work, or cannot be settled just now.
+        Waits for an application of the chain that may be at work, until its silence shows that it
+        is not.
+
+        :raises InvalidInputError: the table cannot have the run's partition keys as partitions; or
+            Hadoop's committers cannot keep a policy; or this very step has written the table
+            before; or the run was to settle a conflict, and comes too late. Nothing was submitted.
+        :raises OutcomeUnknownError: an earlier attempt is at work, or cannot be recovered now.
         :raises RefusedError: loading again would double rows.
         """
         check_merge(vars(policy), committer)
@@ -92,24 +94,25 @@ class HadoopLoad(SparkLoad):
 
     @property
     def is_done(self) -> bool:
-        """Tell whether this chain of retries has committed the load."""
+        """True if this chain of retries has committed the load."""
         return self.earlier is not None
 
     @property
     def handoff(self) -> Handoff:
-        """Build what the application is told. Other runs are looked at by this process alone."""
+        """The parameters that the application gets. It gets none for conflicts with other runs:
+        only this process checks for those."""
         return replace(self.told(), s3a_run=self.tried.uuid)
 
     def check_call(
         self, call: SparkCall, options: Mapping[str, Any], store: Store, passes_keys: bool
     ) -> dict[str, str]:
-        """Look at the settings of a spark-submit, and return those of the committer.
+        """Check the settings of a spark-submit, and return those of the committer.
 
         :param options: members of ``S3ASettings``.
-        :param store: those that say where the store is.
-        :param passes_keys: the AWS variables with keys are handed over.
-        :raises InvalidInputError: they would lose or double rows, or cannot work; nothing was
-            submitted.
+        :param store: those of them that say where the store is.
+        :param passes_keys: the AWS variables with keys are passed on.
+        :raises InvalidInputError: the settings would lose or double rows, or cannot work; nothing
+            was submitted.
         """
         asked = asked_options(self.policy.encryption, options)
         conf = render(self.tried.load, asked, store, self.tried.uuid, passes_keys)
@@ -125,7 +128,7 @@ class HadoopLoad(SparkLoad):
         strict: bool = False,
         s3a_options: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Complete a request as :meth:`.spark_load.SparkLoad.complete_request` says."""
+        """Complete a request as described in :meth:`.spark_load.SparkLoad.complete_request`."""
         with final_failures(self.step.step):
             named = service_named(service)
             check_word(named, self.committer)
@@ -139,8 +142,8 @@ class HadoopLoad(SparkLoad):
 
     @contextmanager
     def submitted(self) -> Iterator[None]:
-        """Keep the try on record, with heartbeats, in the block. What a terminated run leaves is
-        settled by the next try, or by recovery."""
+        """Keep the attempt on record, with heartbeats, while the block runs. The next attempt, or
+        recovery, cleans up after a run that was terminated."""
         with final_failures(self.step.step):
             self._check_asked()
             with self.tried.submitted(self._in_force), self.explained():
@@ -157,7 +160,7 @@ class HadoopLoad(SparkLoad):
             )
 
     def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
-        """Verify the files that the job left, and tell what it committed."""
+        """Verify the files that the job left, and report what it committed."""
         with final_failures(self.step.step):
             report = self.earlier or self.tried.report()
         tell_report(self.step, self.table, report, self.paths, self.policy.parsed_mode)
@@ -165,9 +168,9 @@ class HadoopLoad(SparkLoad):
 
 
 def _rank(step: AssetStep, paths: Mapping[str, str], about: OnConflict) -> RunRank | None:
-    """How new a run is, which of Hadoop's committers is one number for all of its partitions.
+    """Return the rank of a run: with Hadoop's committers, one for all of its partitions.
 
-    :raises InvalidInputError: it has several, and newer runs are to win.
+    :raises InvalidInputError: its partitions have several ranks, and the policy is *newest_run*.
     """
     ranks = step.run_rank(paths)
     found = {ranks.rank(path) for path in paths.values()} or {ranks.rank(UNPARTITIONED)}
@@ -186,8 +189,8 @@ def _rank(step: AssetStep, paths: Mapping[str, str], about: OnConflict) -> RunRa
 def tell_report(
     step: AssetStep, table: Table, report: Mapping[str, Any], paths: Mapping[str, str], mode: Mode
 ) -> None:
-    """Put what a job of Hadoop's committers did into the events of each partition, and the version
-    of its files."""
+    """Report what a job of Hadoop's committers did in the events of each partition, with the
+    version of its files."""
     context, root = step.step, table.root
     step.note_told(root)
     common: dict[str, Any] = {
@@ -210,14 +213,14 @@ def tell_report(
     context.set_data_version(step.asset, data_version(table, paths.values()))
 
 
-#: Of a partition that a job has written no row to.
+#: The counts of a partition without rows of a job.
 _NOTHING = {"rows": 0, "files": 0, "bytes": 0}
 
 
 def _counts(entry: Mapping[str, Any], mode: Mode, in_all: str) -> dict[str, Any]:
-    """Metadata of what a partition got: of what is not known nothing.
+    """Return metadata with the counts of a partition. Counts that are not known are left out.
 
-    :param in_all: what Dagster calls the number of rows that are there.
+    :param in_all: Dagster's name for the number of all rows there.
     """
     found = {f"zero_rename/{name}": entry.get(name) for name in _NOTHING}
     if mode is Mode.REPLACE:

@@ -24,11 +24,13 @@ from .spark_load import SparkLoad
 
 
 class SparkPipesClient(dg.ConfigurableResource):
-    """Submits Spark applications by spark-submit, each for one asset, under Dagster Pipes.
+    """Client that submits Spark applications by spark-submit, each for one asset, under Dagster
+    Pipes.
 
-    The application says *what* is written, by :func:`zero_rename.spark.save`; table, partitions,
-    mode and the run's idempotency key are handed on to it. Keys of the resource go to the driver by
-    environment and to a cluster by a properties file of mode 0600; never on a command line.
+    The application says *what* is written, by :func:`zero_rename.spark.save`. It gets table,
+    partitions, mode and the run's idempotency key from this client. Keys of the resource are passed
+    to the driver in its environment, and to a cluster in a properties file of mode 0600; never on a
+    command line.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -53,7 +55,7 @@ class SparkPipesClient(dg.ConfigurableResource):
 
     @model_validator(mode="after")
     def _check_resource(self) -> Self:
-        if self.zero_rename is None:  # Dagster's default of a resource that was left out.
+        if self.zero_rename is None:  # Dagster's default for a resource that was left out.
             raise InvalidInputError(
                 "A SparkPipesClient has no zero_rename.",
                 remedy="Give zero_rename=ZeroRenameResource(…).",
@@ -79,15 +81,15 @@ class SparkPipesClient(dg.ConfigurableResource):
         """Submit an application, unless this chain of retries has committed the asset already.
 
         :param application: a ``.py`` file or a jar; a path or URL.
-        :param conf: Spark's settings besides the client's, over which these win.
-        :param env: the application's environment variables besides this process's.
+        :param conf: Spark's settings in addition to the client's; these win.
+        :param env: the application's environment variables in addition to this process's.
         :param extras: for the application's own use of Pipes.
-        :param table: and ``asset_key``, ``mode``, ``partition_expr``, ``catalog`` as
-            :meth:`.resource.ZeroRenameResource.write` takes them.
+        :param table: and ``asset_key``, ``mode``, ``partition_expr``, ``catalog``: as for
+            :meth:`.resource.ZeroRenameResource.write`.
         :return: with the rows' data version; metadata of each partition is in its event.
-        :raises Failure: a call that cannot be right, and nothing was submitted; or the application
-            failed, and said why.
-        :raises RefusedError: it ended well, and has committed nothing.
+        :raises Failure: the call is invalid, and nothing was submitted; or the application failed,
+            and said why.
+        :raises RefusedError: the application ended well, but has committed nothing.
         """
         settings = {**self.conf, **(conf or {})}
         with ExitStack() as stack:
@@ -129,9 +131,9 @@ class SparkPipesClient(dg.ConfigurableResource):
         return load.result(invocation.get_results(implicit_materializations=False))
 
     def _committer_settings(self, call: SparkCall, load: SparkLoad) -> dict[str, str]:
-        """Return the settings by which one of Hadoop's committers writes; natively none.
+        """Return the settings for one of Hadoop's committers; empty for a native load.
 
-        :raises InvalidInputError: what would be in force would lose or double rows.
+        :raises InvalidInputError: the settings in force would lose or double rows.
         """
         if not isinstance(load, HadoopLoad):
             return {}

@@ -1,5 +1,7 @@
-"""Requests by which clients of Pipes start Spark on services of AWS: what a load puts into them,
-and what can be seen of their jobs before."""
+"""Requests with which Pipes clients start Spark on services of AWS.
+
+A load completes such a request, and learns before from the service how the job would run.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,16 @@ from zero_rename.orchestration.submit.service_words import (
 from zero_rename.s3a.services import RULES, ServiceJob, check_word, classified, refuse_repeats
 
 _Request = Mapping[str, Any]
-#: By which a service knows a request again that is sent twice.
+#: A member that lets a service recognise a request that is sent twice.
 _NO_SECRET = "clientToken"
 
 
 @dataclass(frozen=True)
 class _Way:
-    """How a service is asked.
+    """Functions for the requests of one service.
 
-    :param see: what can be seen of a request's job, by a client.
-    :param complete: a request with what the application is told, and with settings.
+    :param see: returns what a client can find out about a request's job.
+    :param complete: returns a request with the load's parameters and settings added.
     """
 
     see: Callable[[_Request, Any], ServiceJob]
@@ -47,7 +49,7 @@ class _Way:
 def service_named(service: Service | str) -> Service:
     """Return the service of a name.
 
-    :raises InvalidInputError: none whose requests are completed here.
+    :raises InvalidInputError: requests to this service are not completed here.
     """
     if service in _WAYS:
         return Service(service)
@@ -63,31 +65,33 @@ def service_named(service: Service | str) -> Service:
 def completed(
     service: Service, request: _Request, handed: str, settings: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return a request with what its application is told.
+    """Return a request with the load's parameters added for its application.
 
-    :param handed: that, in one word.
-    :param settings: of one of Hadoop's committers; natively none.
-    :raises InvalidInputError: the request runs no Spark application, would tear a value apart, or
-        holds a credential.
+    :param handed: the parameters, encoded as one word.
+    :param settings: of one of Hadoop's committers; empty for a native load.
+    :raises InvalidInputError: the request runs no Spark application, would split a value, or holds
+        a credential.
     """
     refuse_in_request({k: v for k, v in request.items() if k != _NO_SECRET}, "request")
     return _WAYS[service].complete(request, handed, settings)
 
 
 def seen(service: Service, request: _Request, client: Any) -> ServiceJob:
-    """Return what can be seen of a request's job before it is sent.
+    """Return what can be found out about a request's job before it is sent.
 
-    :param client: boto3's of the service; ``None``: it is not asked.
-    :raises InvalidInputError: its driver would be started again, or its release cannot run it.
+    :param client: boto3's client of the service; ``None``: the service is not asked.
+    :raises InvalidInputError: the service would start the driver again, or its release cannot run
+        the job.
     """
     return _WAYS[service].see(request, client)
 
 
 def check_defaults(service: Service, request: _Request, client: Any) -> None:
-    """See that what a request gets leaves in force what the service has for its job by itself.
+    """Check that a completed request leaves the job's own settings at the service in force.
 
-    :param client: boto3's of the service; ``None``, or one without the right: nothing is seen.
-    :raises InvalidInputError: the settings of a job of Glue would not count any more.
+    :param client: boto3's client of the service; ``None``, or one without the right: there is no
+        check.
+    :raises InvalidInputError: the settings of a job of Glue would no longer count.
     """
     if service is Service.GLUE and client is not None:
         _refuse_hidden_settings(request, _glue_job(request, client)[0])
@@ -165,7 +169,10 @@ def _see_glue(request: _Request, client: Any) -> ServiceJob:
 
 
 def _refuse_hidden_settings(request: _Request, job: Mapping[str, Any]) -> None:
-    """:raises InvalidInputError: the job's own settings would not count any more."""
+    """Refuse a request that would replace the settings of a job of Glue.
+
+    :raises InvalidInputError: the job's own settings would no longer count.
+    """
     default = (job.get("DefaultArguments") or {}).get("--conf")
     if default and "--conf" not in (request.get("Arguments") or {}):
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Load of one asset by a Spark application: what it is told, and what became of it."""
+"""Load of one asset by a Spark application: its parameters, and its result."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ if TYPE_CHECKING:
     from ..asset_step import AssetStep
     from ..asset_write import AssetTable, WritePolicy
 
-#: Members of metadata that this package writes itself, from what the table says.
+#: Prefixes of metadata that this package writes itself, from the table.
 _OURS = ("zero_rename/", "dagster/")
 
 
 @dataclass(frozen=True)
 class SparkLoad(ABC):
-    """A load that an application makes, which calls :func:`zero_rename.spark.save`.
+    """A load by a Spark application that calls :func:`zero_rename.spark.save`.
 
     ::
 
@@ -101,19 +101,19 @@ class SparkLoad(ABC):
     @property
     @abstractmethod
     def is_done(self) -> bool:
-        """Tell whether this chain of retries has committed the load: nothing is to be submitted."""
+        """True if this chain of retries has committed the load: then do not submit anything."""
 
     @property
     @abstractmethod
     def handoff(self) -> Handoff:
-        """What the application is told: table, partitions, mode, idempotency key, who runs it."""
+        """The parameters that the application gets: table, partitions, mode, idempotency key,
+        owner."""
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment variables by which the application is told that. None of them is a
-        secret.
+        """The environment variables with the application's parameters. None of them is a secret.
 
-        :raises InvalidInputError: more partitions than a variable can carry.
+        :raises InvalidInputError: there are more partitions than a variable can carry.
         """
         return self.handoff.encode()
 
@@ -127,46 +127,48 @@ class SparkLoad(ABC):
         strict: bool = False,
         s3a_options: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Complete what a Pipes client asks a service to run: what the application is told, and the
-        settings of one of Hadoop's committers, which are checked before.
+        """Complete the request of a Pipes client to a service that runs the application.
+
+        It gets the application's parameters, and the settings of one of Hadoop's committers, which
+        are checked before.
 
         :param service: ``emr-serverless``, ``emr-steps``, ``emr-containers`` or ``glue``.
         :param request: of the client, for ``start_job_run``, on ``emr-steps`` for ``run_job_flow``;
             it is not changed.
-        :param client: boto3's of the service, which is asked what its job will run on, such as the
-            ``client`` of the client of Pipes; ``None``: nothing is asked.
-            Natively only Glue is, whose job may have settings that those of the request replace.
-        :param strict: refuse what cannot be seen of that; else it is logged, and ``save()`` looks
-            in the job.
+        :param client: boto3's client of the service, such as the ``client`` of the Pipes client. It
+            is asked what the service's job will run on; ``None``: nothing is asked. For a native
+            load only Glue is asked, whose job may have settings that those of the request replace.
+        :param strict: refuse if something of that cannot be found out; else it is logged, and
+            ``save()`` checks in the job.
         :param s3a_options: for Hadoop's committers, members of
             :class:`~zero_rename.s3a.hadoop.settings.S3ASettings` such as ``threads``.
-        :raises Failure: the service cannot carry it out, or settings would lose or double rows.
-            Nothing was submitted.
+        :raises Failure: the service cannot carry the request out, or settings would lose or double
+            rows. Nothing was submitted.
         """
 
     @abstractmethod
     def submitted(self) -> AbstractContextManager[None]:
-        """Around the application: its jobs are kept alive.
+        """Return a context in which the application runs and its jobs are kept alive.
 
-        :raises Failure: the application failed and said why; not retried where running the same
-            again cannot mend it, or would hide it.
+        :raises Failure: the application failed and said why. It is not retried if running the same
+            again cannot correct the failure, or would hide it.
         """
 
     @abstractmethod
     def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
-        """What the application committed, by what the store says: each partition's numbers are in
-        its event.
+        """Return what the application committed, as the store shows it. The numbers of each
+        partition are in its event.
 
-        :param reported: ``get_results()`` of a Pipes client's invocation, whose own metadata and
+        :param reported: ``get_results()`` of a Pipes client's invocation; its own metadata and
             checks are kept.
-        :raises RefusedError: it has committed nothing.
+        :raises RefusedError: the application has committed nothing.
         :raises TaskResultsError: it has changed partitions that the run does not ask for.
-        :raises VerificationError: with one of Hadoop's committers, what is there is not what the
-            job should leave.
+        :raises VerificationError: with one of Hadoop's committers, the files there are not those
+            that the job should leave.
         """
 
     def told(self) -> Handoff:
-        """Build what every application is told."""
+        """Return the parameters that every application gets."""
         owner = self.step.owner
         return Handoff(
             table=self.table.root,
@@ -183,7 +185,8 @@ class SparkLoad(ABC):
         )
 
     def materialized(self, reported: Iterator[PipesExecutionResult] | Any) -> dg.MaterializeResult:
-        """The result of a step whose events are told, with what the application reported itself."""
+        """Return the result of a step whose events are written, with what the application itself
+        reported."""
         results, metadata = list(reported), dict[str, Any]()
         for result in results:
             if isinstance(result, dg.MaterializeResult):
@@ -197,7 +200,8 @@ class SparkLoad(ABC):
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Let an application that fails in the block fail its step as it says that it did."""
+        """Let a failure of the application in the block fail the step with the application's own
+        report, if it made one."""
         try:
             yield
         except Exception as error:
@@ -217,7 +221,7 @@ class NativeLoad(SparkLoad):
     """A load whose rows this package commits.
 
     :param earlier: what this chain of retries has committed before.
-    :param before: the job that last did this load, whoever ran it.
+    :param before: the job that did this load last, in any run or attempt.
     """
 
     earlier: Committed | None
@@ -226,14 +230,15 @@ class NativeLoad(SparkLoad):
 
     @staticmethod
     def of(step: AssetStep, table: AssetTable, policy: WritePolicy) -> NativeLoad:
-        """Look at what the chain of retries has done. Waits for an application of it that has
-        outlived its worker.
+        """Prepare a load; first find out what the chain of retries has committed.
 
-        :raises InvalidInputError: the run's partition keys are no partitions of the table, or this
-            very step has written it before; or a policy that the application is not told. Nothing
+        Waits for an application of the chain that has outlived its worker.
+
+        :raises InvalidInputError: the table cannot have the run's partition keys as partitions, or
+            this very step has written it before; or the application cannot get a policy. Nothing
             was submitted.
-        :raises SupersededRunError: newer runs have loaded what it is to load, or a conflict over it
-            was settled against it; nothing was submitted.
+        :raises SupersededRunError: newer runs have loaded the same partitions, or a conflict over
+            them was settled against this run; nothing was submitted.
         """
         check_merge(vars(policy), NATIVE)
         paths = run_paths(step, table, policy)
@@ -248,7 +253,7 @@ class NativeLoad(SparkLoad):
         return load
 
     def _give_way(self) -> None:
-        """Wait for other runs, where the policy says so; then see that none of them wins."""
+        """Wait for other runs, if the policy says so; then refuse the load if one of them wins."""
         said, table, policy = self.handoff, self.table, self.policy
         tried = self.step.try_number > 1
         planned = tell_narrowing(table, self.step.idempotency_key, self.before, tried)
@@ -265,19 +270,19 @@ class NativeLoad(SparkLoad):
 
     @property
     def is_done(self) -> bool:
-        """Tell whether this chain of retries has committed the load."""
+        """True if this chain of retries has committed the load."""
         return self.earlier is not None
 
     @property
     def handoff(self) -> Handoff:
-        """What the application is told."""
+        """The parameters that the application gets."""
         policy, superseded = self.policy, self.policy.on_superseded
         delete_when, data_root = policy.delete_when, policy.data_root
         markers = policy.success_markers
-        assert delete_when is None or isinstance(delete_when, str)  # It is of the metadata.
+        assert delete_when is None or isinstance(delete_when, str)  # It is from the metadata.
         return replace(
             self.told(),
-            # Of a table without partitions, which is emptied as a day without rows is.
+            # A table without partitions is emptied by a load without rows, as a day would be.
             replace_table=True
             if policy.parsed_mode is Mode.REPLACE and self.step.keys is None
             else None,
@@ -304,8 +309,8 @@ class NativeLoad(SparkLoad):
         strict: bool = False,
         s3a_options: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Complete a request as :meth:`SparkLoad.complete_request` says, by what the application is
-        told alone: a native load needs no settings."""
+        """Complete a request as described in :meth:`SparkLoad.complete_request`. A native load adds
+        only the parameters; it needs no settings."""
         with final_failures(self.step.step):
             named = service_named(service)
             check_defaults(named, request, client)
@@ -313,7 +318,8 @@ class NativeLoad(SparkLoad):
 
     @contextmanager
     def submitted(self) -> Iterator[None]:
-        """Keep the application's jobs alive in the block; settle them if the run is terminated."""
+        """Keep the application's jobs alive while the block runs; clean up after them if the run is
+        terminated."""
         try:
             with self.explained():
                 try:
@@ -331,9 +337,9 @@ class NativeLoad(SparkLoad):
             raise
 
     def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
-        """Tell what the application committed, by what the table says."""
+        """Report what the application committed, as the table shows it."""
         committed = self.earlier or self._committed()
-        # A table that the application has made has types by now.
+        # If the application has made the table, its columns' types are known by now.
         paths = run_paths(self.step, self.table, self.policy)
         seconds = time.monotonic() - self._began
         tell(self.step, self.table, committed, paths, self.policy, seconds)
@@ -350,10 +356,10 @@ class NativeLoad(SparkLoad):
 def check_application_policies(
     policy: WritePolicy, committer: str, partitions: Sequence[str]
 ) -> None:
-    """Refuse what an application is not told, and what its committer cannot keep.
+    """Refuse policies that an application cannot get or its committer cannot keep.
 
     :param partitions: those that the run asks for; empty: any.
-    :raises InvalidInputError: names it.
+    :raises InvalidInputError: there is one; the error names it.
     """
     changes = policy.schema_mode is not SchemaMode.KEEP
     of_rows = {SCHEMA_MODE: policy.schema_mode if changes else None, CONTENT: policy.content}
@@ -385,7 +391,7 @@ def _refuse_hadoops(step: AssetStep, table: AssetTable, policy: WritePolicy) -> 
     try:
         report = loaded_by_s3a(table, step, policy.parsed_mode, "auto")
     except StoreRefusedError:
-        return  # Who may not look into the ledger has put no try on record there.
+        return  # Without the right to read the ledger, no attempt was put on record there.
     if report is None:
         return
     raise RefusedError(
@@ -399,16 +405,16 @@ def _refuse_hadoops(step: AssetStep, table: AssetTable, policy: WritePolicy) -> 
 
 
 def run_paths(step: AssetStep, table: AssetTable, policy: WritePolicy) -> dict[str, str]:
-    """The partitions that a run asks for, by their keys; the table may not be there yet.
+    """Return the partitions that a run asks for, by their keys. The table need not exist yet.
 
-    :raises InvalidInputError: its keys are no partitions of the table.
+    :raises InvalidInputError: the table cannot have the keys as partitions.
     """
     return asset_paths(step, policy, _layout(step, table, policy.partition_expr))
 
 
 def _layout(step: AssetStep, table: AssetTable, expr: PartitionExpr | None) -> Layout:
-    """The table's; of one that the application is to make, the columns that hold the keys, whose
-    types nobody knows yet."""
+    """Return the columns of the table. If the application is to make it, these are the columns that
+    hold the keys, and their types are not known yet."""
     try:
         return layout_of(table)
     except TableNotFoundError:

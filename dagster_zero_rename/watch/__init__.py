@@ -1,1 +1,1 @@
-"""Tables that Dagster looks at, whoever writes them: checks, a sensor, observations."""
+"""Tables that Dagster watches, with any writer: checks, sensors, observations."""

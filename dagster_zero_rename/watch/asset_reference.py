@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     from ..asset_step import AssetTable
 
-#: How an asset may be given.
+#: The forms in which an asset may be given.
 AssetLike = dg.AssetsDefinition | dg.AssetSpec | dg.AssetKey | str
-#: The resource's key where nothing else is said.
+#: The default key of the resource.
 RESOURCE = "zero_rename"
-#: By how much others may load a time window before Dagster's clock says that it begins: theirs is
-#: another time zone, or another clock.
+#: How long before the start of a time window, by Dagster's clock, others may have loaded it: they
+#: may have another time zone, or another clock.
 _AHEAD = timedelta(days=2)
 
 
 @dataclass(frozen=True)
 class AssetReference:
-    """An asset as far as its table goes.
+    """An asset with what is needed to find its table.
 
     :param metadata: of its definition: ``table``, ``partition_expr``.
     """
@@ -47,9 +47,9 @@ class AssetReference:
         table: str | None = None,
         partitions_def: dg.PartitionsDefinition | None = None,
     ) -> AssetReference:
-        """Of a definition; or of a key, whose partitions are then given.
+        """Make a reference from a definition; or from a key, and its partitions if these are given.
 
-        :param table: its name, where the definition does not say it.
+        :param table: the table's name, if the definition does not have it.
         """
         if isinstance(asset, dg.AssetsDefinition):
             asset = asset.specs_by_key[asset.key]
@@ -61,16 +61,16 @@ class AssetReference:
 
     @property
     def name(self) -> str:
-        """As users write it."""
+        """The key, written as users write it."""
         return self.key.to_user_string()
 
     @property
     def identifier(self) -> str:
-        """As a part of names of Dagster's definitions."""
+        """The key, written as a part of names of Dagster's definitions."""
         return self.key.to_python_identifier()
 
     def told(self, instance: dg.DagsterInstance, key: str | None) -> str | None:
-        """The job that Dagster's last materialisation of a partition is about."""
+        """Return the job that Dagster's last materialisation of a partition names."""
         wanted = dg.AssetRecordsFilter(self.key, asset_partitions=None if key is None else [key])
         for record in instance.fetch_materializations(wanted, limit=1).records:
             event = record.asset_materialization
@@ -85,9 +85,9 @@ class AssetReference:
         return resource.read_table(self.key, self.metadata or {})
 
     def paths(self, keys: Any, table: AssetTable) -> dict[str, str]:
-        """The partition of each key.
+        """Return the partition of each key.
 
-        :raises TableNotFoundError: no table here.
+        :raises TableNotFoundError: there is no table.
         :raises InvalidInputError: as :func:`.key_paths.key_paths`.
         """
         return self._paths_in(layout_of(table), keys)
@@ -97,9 +97,10 @@ class AssetReference:
         return key_paths(self.name, keys, self.partitions_def, expr, layout)
 
     def keys(self, table: AssetTable, instance: dg.DagsterInstance) -> dict[str, str]:
-        """The key of each partition that the asset has now; empty for an asset without any.
+        """Return the key of each partition that the asset has now; empty for an asset without
+        partitions.
 
-        A key is looked up once in a process: ten years of hours have 88,000.
+        The partition of a key is computed once in a process: ten years of hours have 88,000.
         """
         if self.partitions_def is None:
             return {}
@@ -113,8 +114,8 @@ class AssetReference:
     def partitions_to_come(
         self, table: AssetTable, instance: dg.DagsterInstance
     ) -> AbstractSet[str]:
-        """Return the partitions that have no key yet, and get one as time goes on: those of time
-        windows that are not over. Dagster has a key from the end of its window on."""
+        """Return the partitions of time windows that are not over: they will get a key later.
+        Dagster has a key from the end of its window on."""
         ends = [
             window.start
             for definition in _time_windows(self.partitions_def)
@@ -130,7 +131,7 @@ class AssetReference:
 
 
 def _kinds(layout: Layout) -> str:
-    """Return what tells partition columns from others, and from those of other types."""
+    """Return the names and types of the partition columns as text, by which they are compared."""
     by = layout.partition_by or ()
     return "/".join(str(layout.schema.field(name)) for name in by)
 
@@ -147,7 +148,7 @@ def _time_windows(
 
 
 def _next_window(definition: dg.TimeWindowPartitionsDefinition) -> dg.TimeWindow | None:
-    """Return the first time window that nobody has loaded yet."""
+    """Return the first time window that others cannot have loaded yet."""
     return definition.get_next_partition_window(
         get_current_datetime() + _AHEAD, respect_bounds=False
     )

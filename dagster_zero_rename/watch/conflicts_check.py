@@ -1,4 +1,4 @@
-"""Asset check by the conflicts of runs over an asset's table: whether all are settled."""
+"""Asset check that all conflicts of runs over an asset's table are settled."""
 
 import dagster as dg
 
@@ -17,20 +17,21 @@ def conflicts_check(
     name: str = "conflicts",
     resource_key: str = RESOURCE,
 ) -> dg.AssetChecksDefinition:
-    """A check that no runs conflict over the partitions of an asset's table: that no commit has
-    removed the rows of a newer run or of another job, and that no run gave way, unless somebody has
-    settled that.
+    """Make a check that no runs are in conflict over the partitions of an asset's table.
 
-    Each look goes on from the one before; what is not settled fails each, and so does a record of
-    runs that cannot be read. It reads records alone.
+    It fails if a commit has removed the rows of a newer run or of another job, or if a run gave
+    way, until that is settled. It also fails for a record of runs that cannot be read.
+
+    Each search continues where the last one ended, and reports what is still not settled. Only
+    records are read.
 
     :param asset: a definition or a key.
-    :param blocking: what depends on the asset is not run where it fails.
-    :param severity: of a check that fails.
-    :param table: its name, where the asset's metadata does not say it and it is not its key.
-    :param partitions_def: the asset's, where it is given by its key.
+    :param blocking: if the check fails, assets that depend on this one are not run.
+    :param severity: of a failure.
+    :param table: the table's name, if it is neither in the asset's metadata nor the asset's key.
+    :param partitions_def: the asset's, if only its key is given.
     :param name: the check's.
-    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
+    :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
     """
     reference = AssetReference.of(asset, table, partitions_def)
 

@@ -1,4 +1,4 @@
-"""Asset check by the time of a table's last commit, as its store has it."""
+"""Asset check for the age of a table's last commit, by the store's clock."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +17,7 @@ from zero_rename.tables import DeltaTable, Since
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 from .heads import last_commits, list_heads, read_heads
 
-#: Heads that are read at once for the time of the last commit.
+#: Number of heads that are read at once to find the last commit.
 _NEWEST = 64
 
 
@@ -31,20 +31,20 @@ def freshness_check(
     name: str = "freshness",
     resource_key: str = RESOURCE,
 ) -> dg.AssetChecksDefinition:
-    """A check that somebody, Dagster or not, has committed to an asset's table lately.
+    """Make a check that an asset's table has had a recent commit, by Dagster or any other program.
 
-    It goes by the table's decisions and by the store's clock, so it holds for loads of which
-    Dagster has no event. What only writes rows again, as a compaction does, does not count. Of
-    Hadoop's committers it goes by the ledger of loads, and by each ``_SUCCESS``. Run it by a
+    The check reads the table's decisions and uses the store's clock, so it also counts loads of
+    which Dagster has no event. A job that only rewrites rows, such as a compaction, does not count.
+    For Hadoop's committers it reads the ledger of loads, and each ``_SUCCESS``. Run it by a
     schedule.
 
     :param asset: a definition or a key.
-    :param within: the age from which the last commit is too old.
-    :param severity: of a check that fails.
-    :param blocking: what depends on the asset is not run where it fails.
+    :param within: the age up to which the last commit is recent.
+    :param severity: of a failure.
+    :param blocking: if the check fails, assets that depend on this one are not run.
     :param name: the check's.
-    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
-    :param table: its name, where the asset's metadata does not say it and it is not its key.
+    :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
+    :param table: the table's name, if it is neither in the asset's metadata nor the asset's key.
     """
     reference = AssetReference.of(asset, table)
 
@@ -81,10 +81,10 @@ def freshness_check(
 
 
 def last_commit(table: Table) -> tuple[LastCommit | None, float]:
-    """The last commit that changed rows, and the time now, by the store's clock.
+    """Return the last commit that changed rows, and the present time, by the store's clock.
 
-    A head is written after the decision that moves it: of heads that are older than a commit none
-    has a later one.
+    A head is written after the decision that moves it. So heads that are older than a commit cannot
+    name a later one, and need not be read.
     """
     listing = table.run(list_heads(table.root))
     heads = sorted(listing.objects, key=lambda head: head.last_modified, reverse=True)
@@ -101,8 +101,8 @@ def last_commit(table: Table) -> tuple[LastCommit | None, float]:
 
 
 def last_written(table: Table) -> LastCommit | None:
-    """Find the last commit of one of Hadoop's committers, of whichever partitions: by a listing of
-    the files, the ledger of loads, and each ``_SUCCESS``."""
+    """Find the last commit of any of Hadoop's committers in any partition. It is found by a listing
+    of the files, the ledger of loads, and each ``_SUCCESS``."""
     names = (UNPARTITIONED, *partitions_below(table, "", by_heads=False))
     written, _ = written_partitions(table, names, None)
     found = [LastCommit(it.job, 0, it.decided_at) for it in written.values() if it.decided_at]
@@ -114,10 +114,10 @@ def _time_of(commit: LastCommit) -> float:
 
 
 def last_entry(table: DeltaTable, within: timedelta) -> tuple[Committed | None, float]:
-    """Find the last entry of a Delta table's log that changed rows, and the time by the store's
-    clock.
+    """Find the last entry of a Delta table's log that changed rows; return it with the store's
+    time.
 
-    :param within: entries that are older are read only where there is none so young.
+    :param within: older entries are read only if there is none of this age.
     """
     now = table.now()
     for since in (Since(time=now - within.total_seconds()), Since()):

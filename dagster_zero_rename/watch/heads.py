@@ -1,4 +1,4 @@
-"""A table's heads by one listing: what each partition holds, and since when."""
+"""Heads of a table's partitions, found by one listing, and the jobs that changed the rows last."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zero_rename.maintenance.destinations import destination_at
 
 
 def list_heads(root: TableRoot) -> Step[Listing]:
-    """The heads of a table's partitions: a request a thousand."""
+    """List the heads of a table's partitions, by a request for each thousand."""
 
     def of_partition(item: ListedObject) -> bool:
         return partition_of_slot_key(root, item.key) is not None
@@ -24,15 +24,18 @@ def list_heads(root: TableRoot) -> Step[Listing]:
 
 
 def read_heads(root: TableRoot, heads: Sequence[ListedObject]) -> Step[list[HeadState]]:
-    """Heads that a listing showed, as they are now: a request each."""
+    """Read heads that a listing has shown, by a request each. Heads that no longer exist are left
+    out."""
     found = yield from All(tuple(Get(head.key) for head in heads))
     return [head_at(root, it) for it in found if isinstance(it, Found)]
 
 
 def last_commits(table: Table, states: Sequence[HeadState]) -> dict[str, LastCommit]:
-    """Find the job that changed the rows of each partition last, by partition: not one that only
-    wrote them again, as a compaction does, or settled a conflict. A request for each job; some five
-    more where it was such a one."""
+    """Find the job that changed the rows of each partition last, by partition.
+
+    A job that only rewrote rows, such as a compaction, or settled a conflict does not count. A
+    request for each job; some five more if the last job of a partition does not count.
+    """
     jobs = {it.head.last_job for it in states if it.head.last_job}
     done = {job: table.result(job) for job in jobs}
     moved = {it.slot.name: it.head for it in states if it.head.last_job}
@@ -47,12 +50,12 @@ def last_commits(table: Table, states: Sequence[HeadState]) -> dict[str, LastCom
 
 
 def _brings_rows(committed: Committed, partition: str) -> bool:
-    """Tell whether a job has surely changed the rows of a partition."""
+    """Return whether it is certain that a job has changed the rows of a partition."""
     mine = (it for it in committed.partitions if it.partition == partition)
     return not committed.rewritten and any(it.files or it.removed for it in mine)
 
 
 def is_hadoops(table: Table) -> bool:
-    """Tell whether Hadoop's committers alone write a destination: they leave no heads, and record
-    no inputs. Six requests."""
+    """Return whether only Hadoop's committers write at a root: they leave no heads and record no
+    inputs. Six requests."""
     return table.run(destination_at(table.root)).is_hadoops

@@ -1,4 +1,4 @@
-"""Sensor that tells Dagster of commits, whoever made them."""
+"""Sensor that reports commits of any program to Dagster."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ from ..event_metadata import JOB, commit_metadata, partition_metadata, table_met
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 from .heads import is_hadoops, last_commits, list_heads, read_heads
 
-#: Heads read in one tick; the next goes on with the rest.
+#: The most heads that one tick reads; the next tick reads the rest.
 LIMIT = 200
 
 
@@ -37,24 +37,25 @@ def heads_sensor(
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
     resource_key: str = RESOURCE,
 ) -> dg.SensorDefinition:
-    """A sensor that reports what changed a table's partitions as materialisations of its asset.
+    """Make a sensor that reports changes of a table's partitions as materialisations of its asset.
 
-    So assets that depend on it see what Airflow, Spark or a person loaded. Commits that Dagster
-    has on record are not told again. A tick lists the heads once and reads those that moved; of
-    several changes between two ticks the last one is told. Of a Delta table it reads the entries of
-    the log, of whichever engine, since the tick before. Compactions, which bring no rows, are not
-    told. A partition without a key is left out; if its time window is not over, it is told once
-    that is. To an asset of dynamic partitions its key is added. Of a destination of Hadoop's
-    committers, which has no heads, a tick fails.
+    So assets that depend on it see what Airflow, Spark or a person loaded. Commits that Dagster has
+    on record are not reported again, nor are compactions, which bring no rows.
 
-    :param asset: a definition, which may be an ``AssetSpec`` for a table that Dagster never
-        writes; or a key.
-    :param table: its name, where the asset's metadata does not say it and it is not its key.
-    :param partitions_def: the asset's, where it is given by its key.
-    :param name: the sensor's; ``None`` makes one of the asset's key.
+    A tick lists the heads once and reads those that moved; of several changes between two ticks it
+    reports the last one. Of a Delta table it reads the entries of the log since the last tick,
+    written by any engine. A partition without a key is left out; if its time window is not over
+    yet, it is reported once that is over. If the asset has dynamic partitions, the key is added. At
+    a destination of Hadoop's committers, which has no heads, a tick fails.
+
+    :param asset: a definition, which may be an ``AssetSpec`` for a table that Dagster never writes;
+        or a key.
+    :param table: the table's name, if it is neither in the asset's metadata nor the asset's key.
+    :param partitions_def: the asset's, if only its key is given.
+    :param name: the sensor's; ``None`` derives it from the asset's key.
     :param minimum_interval_seconds: between two ticks.
-    :param default_status: whether it runs before somebody turns it on.
-    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
+    :param default_status: whether the sensor runs before a user turns it on.
+    :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
     """
     reference = AssetReference.of(asset, table, partitions_def)
 
@@ -67,7 +68,7 @@ def heads_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         resource, cursor = getattr(context.resources, resource_key), context.cursor or ""
-        # A cursor of heads says that the table is of directories: only the first tick asks.
+        # A cursor of heads shows a table of directories, so only the first tick asks the store.
         of_heads = cursor.startswith("{")
         target = reference.table(resource) if of_heads else reference.read_table(resource)
         try:
@@ -99,7 +100,7 @@ def _tick(
     moved = [name for name, it in states.items() if it.head.last_job]
     keys, added = _keys(reference, moved, known)
     last = last_commits(table, [states[name] for name in moved if name in keys])
-    # One event for each key and job: an asset without partitions may have a table with many.
+    # One event for each key and job: an asset without partitions may have a partitioned table.
     new = {
         (keys[name], it.job): (states[name], it)
         for name in moved
@@ -125,9 +126,9 @@ def _tick(
 
 
 def _refuse_hadoops(table: Table) -> None:
-    """See that a table without heads is none that Hadoop's committers fill.
+    """Refuse a table without heads if Hadoop's committers write it.
 
-    :raises InvalidInputError: it is.
+    :raises InvalidInputError: they do.
     """
     if is_hadoops(table):
         raise InvalidInputError(
@@ -146,7 +147,7 @@ def _to_come(
     known: Mapping[str, str],
     instance: dg.DagsterInstance,
 ) -> Collection[str]:
-    """The partitions among some that get a key later: they are told then."""
+    """Return those of some partitions that will get a key later: they are reported then."""
     if all(name in known for name in names):
         return ()
     return reference.partitions_to_come(table, instance) & {*names}
@@ -155,12 +156,13 @@ def _to_come(
 def _tick_by_log(
     reference: AssetReference, table: DeltaTable, context: dg.SensorEvaluationContext
 ) -> dg.SensorResult | dg.SkipReason:
-    """Look at the log of a Delta table: which partitions its entries after the last look have
-    changed. The cursor is the version of that look, and the partitions that wait for their keys."""
+    """Report the partitions that entries of a Delta table's log have changed since the last tick.
+    The cursor has the version up to which the log was read, and the partitions that wait for their
+    keys."""
     seen, waiting = _log_cursor(context.cursor or "")
     newest = table.newest_entry(seen or 0)
     if newest is None and seen is not None:
-        seen, newest = None, table.newest_entry()  # The table was made anew.
+        seen, newest = None, table.newest_entry()  # The table was deleted and created again.
     if newest is None:
         return dg.SkipReason(f"There is no table at {table.root.url} yet.")
     is_new = newest.version != seen
@@ -175,7 +177,7 @@ def _tick_by_log(
     moved = _next_changes(found)
     to_come = _to_come(reference, table, [*moved], with_keys, context.instance)
     keys, added = _keys(reference, [it for it in moved if it not in to_come], with_keys)
-    # As of heads, one event for each key and entry.
+    # As for heads, one event for each key and entry.
     new = {
         (keys[name], it.version): (name, it)
         for name, it in moved.items()
@@ -202,7 +204,7 @@ def _tick_by_log(
 
 
 def _log_cursor(text: str) -> tuple[int | None, Sequence[str]]:
-    """Read the version of the last look, and the partitions that had no key yet then."""
+    """Read from a cursor the version of the last tick, and the partitions that had no key then."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -216,7 +218,7 @@ def _encoded(version: int, waiting: Collection[str]) -> str:
 
 
 def _next_changes(changes: Mapping[str, LastChange]) -> dict[str, LastChange]:
-    """The changes that one tick tells: the oldest ones, all of an entry or none."""
+    """Return the changes that one tick reports: the oldest ones, and of an entry all or none."""
     found: dict[str, LastChange] = {}
     for name, it in sorted(changes.items(), key=lambda pair: pair[1].version):
         if len(found) >= LIMIT and it.version != [*found.values()][-1].version:
@@ -226,7 +228,8 @@ def _next_changes(changes: Mapping[str, LastChange]) -> dict[str, LastChange]:
 
 
 def _of_entry(root: TableRoot, name: str, key: str | None, it: LastChange) -> dict[str, Any]:
-    """The metadata of a partition that an entry has changed; one of another engine has no job."""
+    """Return the metadata of a partition that an entry has changed. An entry of another engine has
+    no job."""
     metadata = commit_metadata(root, it.done)
     if not it.done.job:
         del metadata[JOB]
@@ -239,7 +242,7 @@ def _of_entry(root: TableRoot, name: str, key: str | None, it: LastChange) -> di
 def _keys(
     reference: AssetReference, names: Sequence[str], known: Mapping[str, str]
 ) -> tuple[dict[str, str | None], list[Any]]:
-    """The keys of partitions that the asset has, and requests to add those it lacks.
+    """Return the keys of partitions, and requests to add the keys that the asset lacks.
 
     :param known: the keys that it has, by partition.
     """
@@ -253,14 +256,14 @@ def _keys(
 
 
 def _dynamic_key(partition: str) -> str:
-    """The value of one column, or the path of several."""
+    """Return a partition's key: the value of a single column, or the path of several columns."""
     parts = parse_partition(partition)
     return unescape(parts[0][1]) if len(parts) == 1 else partition
 
 
 def _versions(table: AssetTable, told: Mapping[str, str | None]) -> dict[str, str]:
-    """The data version of each event, by the partition that it tells: of an asset that does not
-    tell partitions apart, the whole table's.
+    """Return the data version for each event, by its partition. If the asset has no partitions, it
+    is the version of the whole table.
 
     :param told: keys by partition.
     """
@@ -283,8 +286,8 @@ def _metadata(
     if committed is None:
         return {}
     metadata = commit_metadata(root, committed)
-    # Of one partition of several that the asset does not tell apart, version and rows would say
-    # nothing.
+    # If the asset has no partitions but the table has several, the version and rows of one of them
+    # would say nothing about the asset.
     is_whole = key is not None or state.slot.name == UNPARTITIONED
     for partition in committed.partitions if is_whole else ():
         if partition.partition == state.slot.name:

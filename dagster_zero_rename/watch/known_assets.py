@@ -1,4 +1,4 @@
-"""Assets of a code location, and what runs of an instance write of them."""
+"""Assets of a code location, and the partitions of them that an instance's runs write."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 class CannotRunError(Exception):
-    """A run that must not be asked for, or was in vain. The message says why."""
+    """A run must not be requested, or did not help. The message says why."""
 
 
 @dataclass(frozen=True)
 class KnownAssets:
-    """The assets of a code location, as a sensor's tick sees them."""
+    """The assets of a code location during a sensor's tick."""
 
     context: dg.SensorEvaluationContext
     resource: ZeroRenameResource
@@ -49,7 +49,10 @@ class KnownAssets:
         return {key: graph.get(key) for key in graph.get_all_asset_keys()}
 
     def reference(self, key: dg.AssetKey) -> AssetReference:
-        """:raises Failure: there is none."""
+        """Return the reference to an asset.
+
+        :raises Failure: the code location has no such asset.
+        """
         if key not in self.nodes:
             raise dg.Failure(f"The code location has no asset {key.to_user_string()!r}.")
         node = self.nodes[key]
@@ -59,18 +62,18 @@ class KnownAssets:
         return self.reference(key).table(self.resource)
 
     def table_as_it_is(self, key: dg.AssetKey) -> Table | DeltaTable:
-        """Open what lies at an asset's root, of whichever layout: three requests."""
+        """Open the table of an asset in the layout that it has: three requests."""
         return self.reference(key).read_table(self.resource)
 
     def unfinished(self) -> tuple[DagsterRun, ...]:
-        """The runs that have not ended."""
+        """Return the runs that have not ended."""
         statuses = dg.RunsFilter(statuses=NOT_FINISHED_STATUSES)
         return tuple(self.context.instance.get_runs(statuses))
 
     def writes(self, run: DagsterRun, node: AssetNode, keys: Collection[str] | None) -> bool:
-        """Tell whether a run may write some partitions of an asset.
+        """Return whether a run may write some partitions of an asset.
 
-        :param keys: theirs; ``None``: it has no partitions.
+        :param keys: the keys of these partitions; ``None``: the asset has no partitions.
         """
         selected = run.asset_selection
         if selected is None:
@@ -84,14 +87,14 @@ class KnownAssets:
         return mine is None or keys is None or not {*mine}.isdisjoint(keys)
 
     def keys(self, run: DagsterRun, node: AssetNode) -> tuple[str, ...] | None:
-        """Return the partition keys that a run is of, in order; ``None``: it does not say."""
+        """Return the partition keys of a run, in order; ``None``: its tags do not have them."""
         with dg.partition_loading_context(dynamic_partitions_store=self.context.instance):
             return _keys_of(run, node)
 
     def config(self, node: AssetNode, run_id: str) -> Mapping[str, Any]:
-        """Return the configuration that a run had given an asset.
+        """Return the configuration of an asset in a run.
 
-        :raises CannotRunError: it is not known any more.
+        :raises CannotRunError: it is no longer known.
         """
         op = node.assets_def.node_def
         run = self.context.instance.get_run_by_id(run_id)
@@ -107,10 +110,10 @@ class KnownAssets:
         return {}
 
     def ranges(self, node: AssetNode, partitions: Sequence[str]) -> Iterator[tuple[str, ...]]:
-        """Yield the keys of partitions: those that follow each other, as many as the asset's
-        backfills have in a run.
+        """Yield the keys of partitions in ranges of adjacent keys, each as long as the asset's
+        backfills allow in one run.
 
-        :raises CannotRunError: a partition without a key.
+        :raises CannotRunError: a partition has no key.
         """
         reference = self.reference(node.key)
         try:
@@ -132,7 +135,7 @@ class KnownAssets:
 
 
 def _keys_of(run: DagsterRun, node: AssetNode) -> tuple[str, ...] | None:
-    """The partition keys that a run is of, in order; ``None``: it does not say."""
+    """Return the partition keys of a run, in order; ``None``: its tags do not have them."""
     one = run.tags.get(PARTITION_NAME_TAG)
     first = run.tags.get(ASSET_PARTITION_RANGE_START_TAG, one)
     last = run.tags.get(ASSET_PARTITION_RANGE_END_TAG, one)

@@ -1,4 +1,5 @@
-"""Asset check by what a table has on record: the job committed, its files there, enough rows."""
+"""Asset check of a table's records: the job is committed, its files are there, there are enough
+rows."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,19 +24,19 @@ from zero_rename.tables import DeltaTable
 from ..asset_step import AssetTable
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 
-#: Partitions shown of a result.
+#: The most partitions that a result shows.
 _SHOWN = 100
 
 
 @dataclass(frozen=True)
 class _PartitionRecord:
-    """What the table has on record of one partition.
+    """The facts about one partition from the table's records, and its faults.
 
-    :param job: of its latest materialisation; of one by Hadoop's committers, the one that wrote it
-        last; ``None`` where that names none.
-    :param version: 0 by Hadoop's committers.
-    :param rows: ``None``: nobody counted them.
-    :param wrong: what is; empty where nothing is.
+    :param job: of its latest materialisation. With Hadoop's committers, the job that wrote it last;
+        ``None`` if no record names it.
+    :param version: 0 with Hadoop's committers.
+    :param rows: ``None``: they were not counted.
+    :param wrong: the faults; empty if there are none.
     """
 
     partition: str
@@ -61,32 +62,34 @@ def manifest_check(
     name: str = "manifest",
     resource_key: str = RESOURCE,
 ) -> dg.AssetChecksDefinition:
-    """A check of what a run has materialised: that its job is committed and applied to its end, and
-    that every file which the table names is in the store, of the size that was decided.
+    """Make a check that the job of a materialisation is committed and finished, and its files are
+    there.
 
-    Of the partitions of its run; in a run of one its result is that partition's. It reads records
-    and lists, and no file.
+    Every file that the table names must be in the store, with the size that was decided. The check
+    is about the partitions of its run; in a run of one partition, the result is that partition's.
+    It reads records and listings, and no file.
 
-    Of what one of Hadoop's committers wrote it checks, as Airflow's ``SuccessManifestSensor`` does,
-    that the ledger of loads or a ``_SUCCESS`` names the job that wrote each partition last, that
-    this is the job of its materialisation, if one names a job, and that as many files are there as
-    the job left. ``min_rows`` then reads the files' footers.
+    For a table of one of Hadoop's committers it checks the same as Airflow's
+    ``SuccessManifestSensor``: the ledger of loads or a ``_SUCCESS`` names the job that wrote each
+    partition last; this is the job of its materialisation, if that names one; and there are as many
+    files as the job left. ``min_rows`` then reads the files' footers.
 
     :param asset: a definition or a key.
-    :param min_rows: that each partition has to hold.
-    :param min_files: so many files at least, of each.
-    :param min_partitions: so many partitions of the table at least hold files and have what is
-        asked of each, instead of the run's; of an asset without partitions of its own.
-    :param committer: who has to have committed: ``zero_rename``, or ``magic``, ``directory``,
-        ``partitioned``; ``None``: the resource's.
-    :param require_manifest: ``False``: the ``_SUCCESS`` of any job counts, of 0 bytes too, as
-        Spark's plain commit writes it in the folder whose it is.
-    :param severity: of a check that fails.
+    :param min_rows: the least number of rows in each partition.
+    :param min_files: the least number of files in each partition.
+    :param min_partitions: the least number of partitions of the table that hold files and meet the
+        other conditions. The table's partitions are then checked instead of the run's. Only for an
+        asset without partitions.
+    :param committer: the committer that must have committed: ``zero_rename``, or ``magic``,
+        ``directory``, ``partitioned``; ``None``: the resource's.
+    :param require_manifest: ``False``: the ``_SUCCESS`` of any job counts, also one of 0 bytes, as
+        Spark's plain commit writes it, for the folder that it lies in.
+    :param severity: of a failure.
     :param name: the check's.
-    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
-    :param blocking: what depends on the asset is not run where it fails.
-    :param table: its name, where the asset's metadata does not say it and it is not its key.
-    :param partitions_def: the asset's, where it is given by its key.
+    :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
+    :param blocking: if the check fails, assets that depend on this one are not run.
+    :param table: the table's name, if it is neither in the asset's metadata nor the asset's key.
+    :param partitions_def: the asset's, if only its key is given.
     """
     reference = AssetReference.of(asset, table, partitions_def)
     asked = _Asked(min_rows, min_files, min_partitions, committer, require_manifest)
@@ -111,7 +114,8 @@ def manifest_check(
         return _result(list(found), severity)
 
     with warnings.catch_warnings():
-        # Dagster calls checks of partitions a preview; without, results of all partitions mix.
+        # Dagster warns that checks with partitions are a preview. Without partitions, the results
+        # of all partitions would be mixed.
         warnings.simplefilter("ignore", dg.PreviewWarning)
         return dg.asset_check(
             asset=reference.key,
@@ -125,7 +129,7 @@ def manifest_check(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a check is told, as far as it is about partitions."""
+    """The options of a check that are about partitions."""
 
     min_rows: int
     min_files: int | None
@@ -134,7 +138,10 @@ class _Asked:
     require_manifest: bool
 
     def check(self, reference: AssetReference) -> None:
-        """:raises InvalidInputError: it cannot be answered."""
+        """Check the options.
+
+        :raises InvalidInputError: they contradict each other or the asset.
+        """
         if self.committer is not None:
             check_committer(self.committer)
         if self.committer not in (None, NATIVE) and not self.require_manifest:
@@ -153,9 +160,9 @@ class _Asked:
     def query(
         self, table: AssetTable, committer: str, partitions: tuple[str, ...]
     ) -> PartitionsQuery:
-        """Make the query that partitions are checked by.
+        """Make the query that checks the partitions.
 
-        :raises InvalidInputError: it cannot be answered.
+        :raises InvalidInputError: the options are invalid for the table.
         """
         named = self.committer or committer
         made = PartitionsQuery(
@@ -175,7 +182,7 @@ class _Asked:
 def _held(
     table: Table, jobs: Mapping[str, str | None], query: PartitionsQuery
 ) -> Iterator[_PartitionRecord]:
-    """Look at partitions that Hadoop's committers wrote."""
+    """Check partitions that Hadoop's committers wrote."""
     held, lacking = query.judge(table)
     for path, told in jobs.items():
         it = held.get(path)
@@ -190,7 +197,7 @@ def _held(
 def _counted(
     query: PartitionsQuery, table: AssetTable, severity: dg.AssetCheckSeverity
 ) -> dg.AssetCheckResult:
-    """Look whether enough partitions of a table are there."""
+    """Check that a table has enough partitions."""
     found = query.ask(table)
     report = found.report or {}
     return dg.AssetCheckResult(
@@ -205,7 +212,7 @@ def _counted(
 def _jobs(
     reference: AssetReference, instance: dg.DagsterInstance, paths: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """The job of the latest materialisation, by partition."""
+    """Return the job of the latest materialisation, by partition."""
     if not paths:
         return {UNPARTITIONED: reference.told(instance, None)}
     return {path: reference.told(instance, key) for key, path in paths.items()}
@@ -221,7 +228,7 @@ def _look(
     sizes = stored_sizes(table, jobs)
     missing = {file for file in snapshot.files if sizes.get(file.key) != file.size}
     if missing:
-        # What a job has replaced meanwhile is named no more.
+        # Files that a job has replaced since then are no longer named.
         missing &= set(table.state({file.partition for file in missing}).files)
     for path, job in jobs.items():
         named = files.get(path, [])
@@ -241,10 +248,10 @@ def _look(
 def _look_by_log(
     table: DeltaTable, jobs: Mapping[str, str | None], query: PartitionsQuery
 ) -> Iterator[_PartitionRecord]:
-    """Look at partitions of a Delta table: its log tells files and jobs, and a listing of the
-    folders of these files whether they are there.
+    """Check partitions of a Delta table. Its log names files and jobs, and a listing of the files'
+    folders shows whether they are there.
 
-    :raises InvalidInputError: a ``_SUCCESS`` or another committer is asked for, by its name.
+    :raises InvalidInputError: a ``_SUCCESS``, or another committer by its name, is asked for.
     """
     held, lacking = query.judge(table)
     committed = {job: table.result(job) is not None for job in jobs.values() if job is not None}
@@ -259,7 +266,7 @@ def _look_by_log(
 
 
 def _state(table: Table, job: str) -> str:
-    """What is wrong with a job; empty where nothing is."""
+    """Return the fault of a job; empty if there is none."""
     state = table.job_state(job)
     if state is not JobState.COMMITTED:
         return f"the job is {state}"
@@ -267,7 +274,7 @@ def _state(table: Table, job: str) -> str:
 
 
 def stored_sizes(table: Table, named: Iterable[str]) -> dict[str, int]:
-    """The sizes of the objects in partitions, by key."""
+    """Return the sizes of the objects in partitions, by key."""
     prefixes = [table.root.partition_prefix(name) for name in named]
 
     def listings() -> Any:

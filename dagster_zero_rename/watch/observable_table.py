@@ -1,4 +1,4 @@
-"""Table that others write, as an asset that Dagster observes."""
+"""Table with other writers, as an asset that Dagster observes."""
 
 from typing import Any
 
@@ -21,18 +21,19 @@ def observable_table(
     resource_key: str = RESOURCE,
     **given: Any,
 ) -> Any:
-    """An asset whose observation gives the version of a table's rows: of each partition its
-    content, so that what depends on one shows as stale when anybody has changed its rows.
+    """Make an asset whose observation gives the version of a table's rows.
 
-    Of a table that another committer writes, the names and sizes of its files tell it.
+    Each partition has the digest of its content as version. So what depends on a partition shows as
+    stale once any program has changed its rows. For a table of another committer, the version comes
+    from the names and sizes of its files.
 
     :param name: the asset's key.
-    :param table: its name, where it is not the asset's key.
+    :param table: the table's name, if it is not the asset's key.
     :param partitions_def: ``None``: one version of the whole table.
-    :param partition_expr: as of :meth:`.resource.ZeroRenameResource.write`.
-    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
-    :param given: further arguments of ``dagster.observable_source_asset``, such as
-        ``group_name`` and ``automation_condition``.
+    :param partition_expr: as for :meth:`.resource.ZeroRenameResource.write`.
+    :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
+    :param given: further arguments of ``dagster.observable_source_asset``, such as ``group_name``
+        and ``automation_condition``.
     """
     key = dg.AssetKey.from_user_string(name)
     said = {"table": table, "partition_expr": partition_expr}
@@ -55,7 +56,7 @@ def observable_table(
         emptied = dict.fromkeys(state.versions, ())
         held = {**emptied, **state.by_partition()}
         if state.lists:
-            # A format may spell another committer's folders otherwise: month=1 for month=01.
+            # A format may spell the folders of another committer differently: month=1 for month=01.
             spelled = {_canonical(state, path): key for path, key in keys.items()}
             keys = {**{path: spelled.get(_canonical(state, path), "") for path in held}, **keys}
         return dg.DataVersionsByPartition(

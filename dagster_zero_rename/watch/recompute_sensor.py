@@ -1,4 +1,4 @@
-"""Sensor that runs again what tables need to be as their inputs are, a layer at a time."""
+"""Sensor that runs assets again, a layer at a time, until tables agree with their inputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dagster._core.definitions.assets.graph.asset_graph import AssetNode
 
 
-#: Tag of a run that a sensor has asked for: what it was to make again, from what.
+#: Tag of a run that a sensor has requested: a digest of what it is to make again, and from what.
 TAG = "zero_rename/recompute"
 
 
@@ -42,28 +42,29 @@ def recompute_sensor(
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
     resource_key: str = RESOURCE,
 ) -> dg.SensorDefinition:
-    """A sensor that runs again what assets need so that their tables are as their inputs are.
+    """Make a sensor that runs assets again until their tables agree with their inputs.
 
-    A tick plans, and asks for runs of the plan's first layer: each of an asset, for those of its
-    partitions that are stale, behind, or lost. While these run it waits, and then plans anew, so
-    that what came out equal ends there. What is the same is asked for once: where its run fails, or
-    ends without loading, the tick fails and says so; an input that moves again, or a re-execution
-    of that run, goes on. Runs of the same partitions that others have started are waited for.
+    A tick makes a plan, and requests runs for the plan's first layer. Each run is for one asset,
+    and for those of its partitions that are stale, behind, or lost. While these run the sensor
+    waits; then it makes a new plan, so jobs whose inputs came out equal are not run. The same work
+    is requested once: if its run fails, or ends without loading, the tick fails and says so. The
+    sensor continues when an input changes again, or when that run is re-executed. It also waits for
+    runs of the same partitions that others have started.
 
-    A tick that fails names what must not be run: what the plan refuses, a job of no asset of this
-    code location, an asset that appends, a target that Hadoop's committers load. Each table is
-    whole meanwhile, and what is stale stays so.
+    A tick that fails names what must not be run: what the plan refuses, a job that belongs to no
+    asset of this code location, an asset that appends, a target that Hadoop's committers load. Each
+    table stays whole, and stale partitions stay stale.
 
-    :param targets: assets, as definitions or by their keys, which are to be as their inputs are;
-        what is between them and these inputs is run again, too, where it is an asset.
+    :param targets: the assets that are to agree with their inputs, as definitions or by their keys.
+        Whatever lies between them and fresh inputs is run again, too, if it is an asset.
     :param name: the sensor's.
-    :param lost: look, too, whether the files are there: a listing of each table.
-    :param code_versions: by asset, the present version of its code: rows that another one made, or
-        of which it is not known, are stale. An asset that is defined with another ``code_version``
-        is not run for it.
+    :param lost: check also that the files are there, by a listing of each table.
+    :param code_versions: the present version of an asset's code, by asset. Rows that another
+        version made are stale, and so are rows whose version is not known. An asset that is defined
+        with another ``code_version`` is not run for this.
     :param minimum_interval_seconds: between two ticks.
-    :param default_status: whether it runs before somebody turns it on.
-    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
+    :param default_status: whether the sensor runs before a user turns it on.
+    :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
     """
     keys = [AssetReference.of(target).key for target in targets]
     versions = {AssetReference.of(it).key: now for it, now in (code_versions or {}).items()}
@@ -86,7 +87,8 @@ def recompute_sensor(
 def _tick(
     context: dg.SensorEvaluationContext, assets: _Assets, targets: Sequence[dg.AssetKey], lost: bool
 ) -> dg.SensorResult | dg.SkipReason:
-    # Before the plan: what ends after this look may have loaded what the plan calls stale.
+    # List the runs before the plan: one that ends in between may have loaded what the plan then
+    # calls stale.
     running = _Running.of(assets)
     tables = [assets.table_as_it_is(key) for key in targets]
     urls = [table.root.url for table in tables if table.exists()]
@@ -97,7 +99,7 @@ def _tick(
     ]
     versions = {assets.table(key).root.url: now for key, now in assets.code_versions.items()}
     graph = look_up(urls, assets.resource.client(), lost=lost, code_versions=versions)
-    # A run writes the partitions that it is asked for and no others, so it takes nothing away.
+    # A run writes only the partitions that it is asked for, so it removes no rows in others.
     found = plan(graph, alone=True)
     refused = [f"job {it.job or '—'} of {it.table}: {it.why}" for it in found.refused]
     layer = _Layer([*refused, *by_hadoop])
@@ -127,8 +129,8 @@ def _tick(
 class _Rerun:
     """Partitions of an asset that one run makes again.
 
-    :param keys: the partition keys, which follow each other; ``None``: it has no partitions.
-    :param state: what tells this from all else that was, or will be, stale there.
+    :param keys: the partition keys, adjacent to each other; ``None``: the asset has no partitions.
+    :param state: a digest of the partitions and of why they are stale, different at each change.
     """
 
     node: AssetNode
@@ -157,14 +159,17 @@ class _Rerun:
 
 @dataclass
 class _Layer:
-    """What becomes of the jobs of a layer."""
+    """The outcomes for the jobs of a layer: refused, requested, or waiting."""
 
     refused: list[str]
     requests: list[dg.RunRequest] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
 
     def add(self, runs: Sequence[_Rerun], running: _Running) -> None:
-        """:raises CannotRunError: one was run before, and that did not help."""
+        """Request runs, except those that must wait for another run.
+
+        :raises CannotRunError: the same work was run before, and that did not help.
+        """
         for run in runs:
             other = running.of_same(run)
             if other is not None:
@@ -177,7 +182,7 @@ class _Layer:
 class _Assets(KnownAssets):
     """The code location's assets and the instance's runs.
 
-    :param code_versions: that the sensor asks for.
+    :param code_versions: those that the sensor asks for.
     """
 
     code_versions: Mapping[dg.AssetKey, str] = field(default_factory=dict)
@@ -185,7 +190,7 @@ class _Assets(KnownAssets):
 
 @dataclass(frozen=True)
 class _Running:
-    """Runs that had not ended at one time."""
+    """The runs that had not ended at one time."""
 
     assets: _Assets
     runs: tuple[DagsterRun, ...]
@@ -195,17 +200,17 @@ class _Running:
         return _Running(assets, assets.unfinished())
 
     def of_same(self, run: _Rerun) -> DagsterRun | None:
-        """A run that is to be waited for: it makes some of the same partitions, or its daemon is
-        about to retry it.
+        """Return a run to wait for: it makes some of the same partitions, or its daemon is about to
+        retry it.
 
-        :raises CannotRunError: what was asked for was run, and has not helped.
+        :raises CannotRunError: the same work was run before, and that did not help.
         """
         for other in self.runs:
             if self.assets.writes(other, run.node, run.keys):
                 return other
         filters = dg.RunsFilter(tags={TAG: run.state})
         for last in self.assets.context.instance.get_runs(filters, limit=1):
-            # A retry's tags are those of the run before.
+            # A retry has the tags of the run before.
             if not last.is_finished or last.is_complete_and_waiting_to_retry:
                 return last
             how = (
@@ -219,7 +224,7 @@ class _Running:
 
 
 def _runs(assets: _Assets, step: Step) -> list[_Rerun]:
-    """The runs that make a job's partitions again.
+    """Return the runs that make a job's partitions again.
 
     :raises CannotRunError: there are none.
     """
@@ -230,9 +235,9 @@ def _runs(assets: _Assets, step: Step) -> list[_Rerun]:
 
 
 def _asset_of(assets: _Assets, step: Step) -> AssetNode:
-    """The asset that a job has written.
+    """Return the asset that a job has written.
 
-    :raises CannotRunError: it is none of this code location's, or must not be run again.
+    :raises CannotRunError: the code location has no such asset, or it must not be run again.
     """
     run = step.run
     if not (run.idempotency_key or "").startswith(f"{APPLICATION}/") or not run.owner.task_id:

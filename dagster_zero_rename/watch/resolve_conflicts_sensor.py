@@ -1,5 +1,4 @@
-"""Sensor that settles conflicts of runs: the run that is to stand is made again, for the partitions
-in conflict."""
+"""Sensor that settles conflicts of runs: it runs the chosen run again."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from zero_rename.committer.table import Table
 
-#: Tag of a run that a sensor has asked for: which conflicts it is to settle, as they were then.
+#: Tag of a run that a sensor has requested: a digest of the conflicts that it is to settle.
 TAG = "zero_rename/resolves"
 _ENDS = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
 
@@ -56,31 +55,33 @@ def resolve_conflicts_sensor(
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
     resource_key: str = RESOURCE,
 ) -> dg.SensorDefinition:
-    """A sensor that settles conflicts of runs over the partitions of assets' tables by a rerun: a
-    policy names the run that is to stand, and that run's asset is run again for its partitions.
+    """Make a sensor that settles conflicts of runs over the partitions of assets' tables by reruns.
 
-    The run loads the partitions in conflict alone, whatever its rank, and is bound to the state
-    that the look saw: if another run has loaded since, it fails and nothing is settled. With one of
-    Hadoop's committers the whole run loads again: refused where another run has won one of its
-    partitions, or where it has appended. The next tick looks what the run has left, and puts that
-    on record. Once a conflict is settled, the runs that lost give way, except under ``last_wins``.
-    What is the same is asked for once: where its run fails, or ends without loading, the tick fails
-    and says so. Runs of the same assets' partitions that others have started are waited for.
+    A policy names the run that is to stand, and that run's asset is run again for its partitions.
+    The rerun loads only the partitions in conflict, whatever its rank. It is bound to the state
+    that the search saw: if another run has loaded since, it fails and nothing is settled. With one
+    of Hadoop's committers the whole run loads again; it is refused if another run has won one of
+    its partitions, or if it has appended.
 
-    A tick that fails names what is not settled, with the reason: no run that the policy names, one
-    that was made outside Dagster, an asset that appends or merges, rows of runs that are no part of
-    the conflict, a run whose record cannot be read.
+    The next tick checks what the rerun has loaded, and records the result. Once a conflict is
+    settled, the runs that lost give way, except under ``last_wins``. The same rerun is requested
+    once: if it fails, or ends without loading, the tick fails and says so. The sensor waits for
+    runs of the same assets' partitions that others have started.
 
-    :param targets: assets whose tables are looked at, as definitions or by their keys.
+    A tick that fails names what is not settled, with the reason: the policy names no run, the run
+    was made outside Dagster, the asset appends or merges, the partition has rows of runs that are
+    no part of the conflict, or a run's record cannot be read.
+
+    :param targets: the assets whose tables are searched, as definitions or by their keys.
     :param policy: ``newest_run``; ``{"prefer": ["corrections", "flights_daily"]}``, jobs or assets
         in order; or ``{"keep": [job]}``.
-    :param apply: ask for runs; ``False`` only says which.
-    :param timeout: for how long a run that was asked for may wait to begin.
+    :param apply: request runs; ``False`` only says which.
+    :param timeout: how long a run that was requested may wait before it begins.
     :param name: the sensor's.
     :param minimum_interval_seconds: between two ticks.
-    :param default_status: whether it runs before somebody turns it on.
-    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
-    :raises InvalidInputError: no policy.
+    :param default_status: whether the sensor runs before a user turns it on.
+    :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
+    :raises InvalidInputError: the policy is invalid.
     """
     keys = [AssetReference.of(target).key for target in targets]
     chosen = SettlementPolicy.parse(policy)
@@ -105,9 +106,9 @@ def resolve_conflicts_sensor(
 
 @dataclass
 class _Tick:
-    """One look at all tables, and what comes of it.
+    """One tick of the sensor over all tables, and its results.
 
-    :param seconds: in which a run that is asked for has to begin.
+    :param seconds: the time in which a run that is requested must begin.
     """
 
     assets: KnownAssets
@@ -122,13 +123,14 @@ class _Tick:
 
     @property
     def owner(self) -> Owner:
-        """Who decides."""
+        """The owner of the decisions."""
         return Owner(dag_id=self.name, application=APPLICATION)
 
     def look_at(self, table: Table) -> None:
-        """Put on record what became of the runs that were asked for; then look for what is left,
-        and ask for runs."""
-        # Before the look, which closes what they have settled without a word of who decided.
+        """Record the outcomes of runs that were requested; then find open conflicts, and request
+        runs."""
+        # Do this before the search: it would close what they have settled without recording who
+        # decided.
         for asked in asked_reruns(table, self.owner):
             self._note_ended(table, asked)
         found = find_here(table)
@@ -138,11 +140,11 @@ class _Tick:
             self._settle(table, sorted(left))
 
     def _note_ended(self, table: Table, asked: AskedRerun) -> None:
-        """Verify what a run has settled that was asked for, if it has ended."""
+        """If a requested run has ended well, record which conflicts it has settled."""
         said = asked.left.said
         run = self._asked_for(said.planner.run_id or "")
         if run is None or not run.is_success:
-            return  # A re-execution of one that has failed goes on by it.
+            return  # If the run has failed, its re-execution may still settle the conflicts.
         for name, (job, why) in asked.outcomes().items():
             settling = said.settles[name]
             done = Settlement(
@@ -184,9 +186,9 @@ class _Tick:
                 note_rerun(table, it.committer, it.conflict.partition, said)
 
     def _ask_for(self, rerun: SettlingRerun) -> None:
-        """Ask for a run, once it is told what it settles.
+        """Request a run, after recording the restriction that says what it settles.
 
-        :raises CannotRunError: it must not be run, or was run in vain.
+        :raises CannotRunError: it must not be run, or was run before and did not help.
         """
         node, run = self._run_of(rerun)
         last = self._asked_for(rerun.state)
@@ -216,9 +218,9 @@ class _Tick:
         )
 
     def _run_of(self, rerun: SettlingRerun) -> tuple[AssetNode, DagsterRun]:
-        """Find the asset and the run that loaded what is to stand.
+        """Find the asset and the run that a rerun is to repeat.
 
-        :raises CannotRunError: it cannot be made again.
+        :raises CannotRunError: the run cannot be made again.
         """
         owner, url = rerun.owner, rerun.table.root.url
         if owner.application != APPLICATION or not rerun.key.startswith(f"{APPLICATION}/"):
@@ -255,12 +257,13 @@ class _Tick:
         return node, run
 
     def _asked_for(self, state: str) -> DagsterRun | None:
-        """The last run that was asked for so, or re-executed from that."""
+        """Return the last run that was requested for a state, or re-executed from such a run."""
         filters = dg.RunsFilter(tags={TAG: state})
         return next(iter(self.assets.context.instance.get_runs(filters, limit=1)), None)
 
     def _writes(self, run: DagsterRun, rerun: SettlingRerun) -> bool:
-        """Tell whether a run may write a partition in conflict, by whichever asset of the table."""
+        """Return whether a run may write a partition in conflict, through any asset of the
+        table."""
         table = opened_as_it_is(rerun.table)
         for node in self.assets.nodes.values():
             if not node.is_materializable or not self.assets.writes(run, node, None):
@@ -274,13 +277,16 @@ class _Tick:
             try:
                 paths = reference.paths(keys, table).values()
             except TableNotFoundError:
-                return True  # Hadoop's committers have left no file by which its columns are known.
+                return True  # Hadoop's committers have left no file, so the columns are unknown.
             if not rerun.versions.keys().isdisjoint(paths):
                 return True
         return False
 
     def result(self) -> dg.SensorResult | dg.SkipReason:
-        """:raises Failure: something is not settled, and no run is asked for."""
+        """Return the result of the tick.
+
+        :raises Failure: a conflict is not settled, and no run is requested.
+        """
         for text in self.refused:
             self.assets.context.log.warning(f"Not settled: {text}.")
         if self.requests:
@@ -296,9 +302,9 @@ class _Tick:
 
 
 def _why_in_vain(run: DagsterRun, told: Settlement | None) -> str:
-    """Say why a run that has ended has settled nothing.
+    """Return why a run that has ended has settled nothing.
 
-    :param told: what is on record of the conflict.
+    :param told: what is on record about the conflict.
     """
     if not run.is_success:
         return f"run {run.run_id} is {run.status.value}: mend what failed there, and re-execute it"
@@ -308,5 +314,5 @@ def _why_in_vain(run: DagsterRun, told: Settlement | None) -> str:
 
 
 def _is_over(run: DagsterRun) -> bool:
-    """Tell whether a run has ended, and its daemon is not about to retry it."""
+    """Return whether a run has ended and its daemon is not about to retry it."""
     return run.is_finished and not run.is_complete_and_waiting_to_retry

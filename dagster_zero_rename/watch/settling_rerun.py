@@ -1,8 +1,8 @@
-"""Rerun that is to settle conflicts: what it is told, and whether it has settled them.
+"""Rerun that is to settle conflicts: its restriction, and whether it has settled them.
 
-A run of this package's committer loads the partitions in conflict alone, bound to the versions that
-the look saw. With one of Hadoop's committers the whole run loads again, bound to how many tries of
-other runs had loaded each of its partitions.
+A run of this package's committer loads only the partitions in conflict, bound to the versions that
+the search saw. With one of Hadoop's committers the whole run loads again, bound to how many
+attempts of other runs had loaded each of its partitions.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _NOT_LOADED = (
 class SettlingRerun:
     """A run that is to stand in one or more partitions of a table.
 
-    :param table: opened at the root, whichever layout lies there.
-    :param chosen: for each of these.
-    :param versions: of all that the run may replace, as it is told.
+    :param table: opened at the root; the layout does not matter.
+    :param chosen: the choice for each of these partitions.
+    :param versions: of all partitions that the run may replace, for its restriction.
     """
 
     table: Table
@@ -55,10 +55,10 @@ class SettlingRerun:
 
     @staticmethod
     def of(table: Table, chosen: Sequence[ChosenRun]) -> SettlingRerun:
-        """Plan what a run may replace.
+        """Plan which partitions a run may replace.
 
-        :raises InvalidInputError: it loads as a whole, and has appended, or another run has won one
-            of its partitions; or none of its tries is on record any more.
+        :raises InvalidInputError: with one of Hadoop's committers, the run has appended, or another
+            run has won one of its partitions, or no attempt of it is on record any more.
         """
         if not chosen[0].committer:
             versions = {it.conflict.partition: it.conflict.version for it in chosen}
@@ -85,27 +85,28 @@ class SettlingRerun:
 
     @property
     def committer(self) -> str:
-        """``s3a`` for one of Hadoop's; ``""``: this package's."""
+        """``s3a`` for one of Hadoop's committers; ``""`` for this package's."""
         return self.chosen[0].committer
 
     @property
     def state(self) -> str:
-        """What tells this from all else that is, or will be, in conflict there."""
+        """A digest of the rerun and the versions it replaces, different for each conflict there."""
         said = [self.table.root.url, self.key, dict(self.versions)]
         told = json.dumps(said + [self.committer] * bool(self.committer))
         return sha256(told.encode()).hexdigest()[:32]
 
     def leave(self, planner: Owner, seconds: int) -> bool:
-        """Tell the run what it settles; ``False``: another plan has it.
+        """Record the restriction that says what the run settles. ``False``: another plan has the
+        run.
 
-        :param planner: who decides; its run is the state.
-        :param seconds: in which the run has to begin.
+        :param planner: the owner of the plan; its run is the state.
+        :param seconds: the time in which the run must begin.
         """
         table, root = opened_as_it_is(self.table), plans_of(self.table, self.committer)
         left = table.run(read_narrowing(root, self.key))
         if left is not None and not left.said.over and left.age <= left.said.seconds:
             if left.said.planner.run_id == planner.run_id:
-                return True  # A tick before has left it, and its run was not launched.
+                return True  # An earlier tick has recorded it, and its run was not launched.
             if not is_by(left, planner):
                 return False
         settles = {
@@ -133,7 +134,7 @@ class SettlingRerun:
 
 @dataclass(frozen=True)
 class AskedRerun:
-    """A run that was told what it settles, by a tick before.
+    """A run whose restriction an earlier tick has recorded.
 
     :param committer: as of :class:`SettlingRerun`.
     """
@@ -143,8 +144,8 @@ class AskedRerun:
     left: Left
 
     def outcomes(self) -> dict[str, tuple[str | None, str]]:
-        """Look what the run has made of each conflict, if it has ended well: the job by which it is
-        settled, and why it is not, ``""`` if it is."""
+        """Return what the run has made of each conflict, if it has ended well: the job that settled
+        it, and why it is not settled, ``""`` if it is."""
         said = self.left.said
         if self.committer:
             loads = {name: said.partitions[name] for name in said.settles}
@@ -159,13 +160,13 @@ class AskedRerun:
         return made
 
     def end(self) -> None:
-        """Let nobody go by what the run was told any more."""
+        """End the restriction, so that no run uses it any more."""
         root = plans_of(self.table, self.committer)
         self.table.run(end_narrowing(root, self.left, new_write_id()))
 
 
 def asked_reruns(table: Table, planner: Owner) -> Iterable[AskedRerun]:
-    """Yield the runs of a table that somebody has told what they settle, and that are not over."""
+    """Yield the runs of a table with a restriction of this planner that has not ended."""
     for committer in ("", S3A):
         for left in table.run(pending_narrowings(plans_of(table, committer))):
             if not left.said.over and is_by(left, planner):
@@ -173,7 +174,7 @@ def asked_reruns(table: Table, planner: Owner) -> Iterable[AskedRerun]:
 
 
 def plans_of(table: Table, committer: str) -> TableRoot:
-    """Return the root below which runs are told what they settle.
+    """Return the root below which the restrictions of runs are recorded.
 
     :param committer: as of :class:`SettlingRerun`.
     """
@@ -181,6 +182,6 @@ def plans_of(table: Table, committer: str) -> TableRoot:
 
 
 def is_by(left: Left, planner: Owner) -> bool:
-    """Tell whether a plan is of one that somebody has made, in whichever tick."""
+    """Return whether a planner made a plan, in any tick."""
     said = left.said.planner
     return (said.application, said.dag_id) == (planner.application, planner.dag_id)
