@@ -19,7 +19,7 @@ def table_name(root: TableRoot) -> str:
 
 
 class CatalogUnsyncedError(ZeroRenameError):
-    """A catalog's entry of a table is not up to date. The table itself is as its jobs committed
+    """A table's entry in a catalog is not up to date. The table itself is as its jobs committed
     it."""
 
 
@@ -27,7 +27,7 @@ class CatalogUnsyncedError(ZeroRenameError):
 class CatalogReport:
     """The changes that were made to a table's entry in a catalog.
 
-    :param table: ``created``, ``updated`` (its columns or place) or ``unchanged``.
+    :param table: ``created``, ``updated`` (its columns or location) or ``unchanged``.
     :param added: how many partitions were added; ``updated`` and ``dropped`` likewise.
     :param projected: the engine computes the table's partitions, so none are registered.
     """
@@ -67,7 +67,7 @@ class CatalogUrl:
     def parse(text: str) -> CatalogUrl:
         """Parse the URL of a table in a catalog.
 
-        :raises InvalidInputError: the text has not the form of such a URL.
+        :raises InvalidInputError: the text does not have this form.
         """
         found = _URL.fullmatch(text)
         if found is None:

@@ -129,8 +129,8 @@ class GlueCatalog:
     # The table
 
     def _tell_table(self, there: Mapping[str, Any] | None, described: DescribedTable) -> str | None:
-        """Create or update the table: return ``created``, ``updated``, or ``unchanged`` if it was
-        up to date. ``None``: another process changed it first."""
+        """Create or update the table. Return ``created``, ``updated``, or ``unchanged`` if it was
+        up to date; ``None`` if another process changed it first."""
         if there is None:
             return self._create(_table_input(self._url, described))
         self._check_same(described, there)
@@ -270,7 +270,7 @@ class GlueCatalog:
 
 
 def glue_client(region: str | None = None, keys: Keys | None = None) -> Any:
-    """Make a boto3 Glue client. The standard chain gives what is not given here."""
+    """Make a boto3 Glue client. Values that are not given come from boto3's standard chain."""
     import boto3  # On use: every command loads this module.
 
     signing = {} if keys is None else keys.signing

@@ -169,8 +169,8 @@ class HiveCatalog:
         )
 
     def _check_types(self, described: DescribedTable, there: Mapping[str, str]) -> None:
-        """Refuse a table of which a column's type has changed: Spark's SQL cannot change it, so the
-        entry must be dropped and created again."""
+        """Refuse a table if a column's type has changed. Spark's SQL cannot change it in the entry,
+        so the entry must be dropped and created again."""
         other = [
             f"{name} {there[name.lower()]} (now {kind})"
             for name, kind in described.types(Engine.HIVE)

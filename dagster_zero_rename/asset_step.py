@@ -51,7 +51,7 @@ class AssetStep:
 
     :param asset: its key.
     :param keys: the partition keys that the run asks for, in order; ``None``: it has no partitions.
-    :param metadata: of the asset's definition, like its ``code_version``.
+    :param metadata: of the asset's definition; so is ``code_version``.
     :param chain: the first run of a chain of retries, by its id. A run that was re-executed from
         its failure, or retried by Dagster itself, continues the chain of the run before.
     :param try_number: the attempt at the step within its run, counted from 1; from 2 if the run

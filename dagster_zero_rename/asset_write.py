@@ -283,8 +283,8 @@ def _schema(step: AssetStep, table: AssetTable, rows: Rows) -> pa.Schema | None:
 def earlier_commit(
     step: AssetStep, table: AssetTable, paths: Callable[[], Mapping[str, str]]
 ) -> Committed | None:
-    """Return what this chain of retries has committed before, once that commit is finished.
-    ``None``: nothing, or the run's range of partitions has new keys since.
+    """Finish and return what this chain of retries has committed before. ``None``: nothing, or the
+    run's range of partitions has new keys since.
 
     :param paths: returns the partitions that the run asks for, by their keys.
     """
@@ -460,7 +460,7 @@ def tell(
     policy: WritePolicy,
     seconds: float,
 ) -> None:
-    """Report what a job did in the events of each partition, with the version of its rows; and
+    """Put what a job did into the events of each partition, with the version of its rows; and
     register the table in a catalog, if one is named."""
     root = table.root
     common: dict[str, Any] = {

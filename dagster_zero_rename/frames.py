@@ -23,9 +23,9 @@ def read_as(
 ) -> Any:
     """Read one state of a table as an object of a given class.
 
-    :param kind: the class: of pyarrow a ``Table`` or ``RecordBatchReader``, of
-        pandas or pyspark a ``DataFrame``, of polars a ``DataFrame`` or ``LazyFrame``, of duckdb a
-        ``DuckDBPyRelation``; ``Any`` is a pyarrow Table, ``Optional`` of a class that class.
+    :param kind: the class: of pyarrow a ``Table`` or ``RecordBatchReader``, of pandas or pyspark a
+        ``DataFrame``, of polars a ``DataFrame`` or ``LazyFrame``, of duckdb a ``DuckDBPyRelation``;
+        ``Any`` is a pyarrow Table, ``Optional`` of a class that class.
     :param partitions: ``None`` for all.
     :raises InvalidInputError: the class is not one of these.
     :raises SnapshotGoneError: a replace removed a file during the read; read again.

@@ -326,8 +326,7 @@ class _Made:
 
 def _still_empty(table: TableNow, record: JobRecord) -> frozenset[str]:
     """Find the partitions that a job replaced by nothing and that are empty still. Their version
-    must be the one that the job left; if its record has no version, that they are empty is
-    enough."""
+    must be the one that the job left; if its record has no version, being empty is enough."""
     there = table.state.versions
     return frozenset(
         name
@@ -337,8 +336,8 @@ def _still_empty(table: TableNow, record: JobRecord) -> frozenset[str]:
 
 
 def _version(table: TableNow, partition: str) -> int:
-    """Return a partition's version in the state that was read; in a log, which has no version of a
-    partition without files, the log's version."""
+    """Return a partition's version in the state that was read. In a log a partition without files
+    has no version, so the log's own is returned."""
     return table.state.versions.get(partition, table.state.log_version or 0)
 
 

@@ -79,9 +79,6 @@ def plan(graph: LineageGraph, narrow: bool = True, alone: bool = False) -> Plan:
     The plan follows the inputs from the targets back to what is there and fresh. It has each job on
     the way whose rows are lost, stale or behind.
 
-    The plan goes from the targets back to inputs that are there and fresh. A lost partition needs
-    all inputs of its jobs; any other one needs only those that are stale or behind.
-
     :param narrow: let a job make only the wanted partitions, if its run has made more and may be
         restricted (:attr:`.JobRun.goes_by_plans`); ``False``: each job makes all.
     :param alone: every job can be run for any of its partitions alone, by the program that calls

@@ -41,8 +41,8 @@ def settle_delta(
 ) -> list[Recovered]:
     """Recover the jobs of a Delta table. Those that are named as dead come first.
 
-    Jobs in a log send no heartbeats, so a short patience would take each job that is at work for
-    dead. Only 0 counts: it says that no job is at work.
+    Jobs in a log send no heartbeats, so a short patience would take every job at work for dead.
+    Only 0 counts: it says that no job is at work.
     """
     silent_for = 0.0 if patience == 0 else None
     if not apply:

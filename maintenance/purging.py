@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("zero_rename.maintenance.purging")
 #: The most entries of a report; the counts have all.
 MOST_ENTRIES = 100
-#: The order of a report: entries that need action come first.
+#: The order of actions in a report: failed entries come first.
 ORDER = (
     PurgeAction.FAILED,
     PurgeAction.ABORTED,
@@ -155,7 +155,7 @@ class PurgedDestination:
 
     @property
     def reported(self) -> list[PurgedEntry]:
-        """At most a hundred of the entries. Those that need action come first."""
+        """At most a hundred of the entries: failed ones first, kept ones last."""
         return sorted(self.entries, key=lambda it: ORDER.index(it.action))[:MOST_ENTRIES]
 
     def add(self, some: Sequence[PurgedEntry]) -> None:
@@ -250,7 +250,7 @@ def purge_destination(
 
 
 def _doomed(it: SeenUpload, would: Mapping[str, str]) -> SeenUpload:
-    """Mark an upload whose job would be aborted as one that would be aborted, too.
+    """Mark an upload whose job would be aborted: the upload would be aborted, too.
 
     :param would: the reasons, by job.
     """

@@ -189,8 +189,8 @@ def _rank(step: AssetStep, paths: Mapping[str, str], about: OnConflict) -> RunRa
 def tell_report(
     step: AssetStep, table: Table, report: Mapping[str, Any], paths: Mapping[str, str], mode: Mode
 ) -> None:
-    """Report what a job of Hadoop's committers did in the events of each partition, with the
-    version of its files."""
+    """Put what a job of Hadoop's committers did into the events of each partition, with the version
+    of its files."""
     context, root = step.step, table.root
     step.note_told(root)
     common: dict[str, Any] = {

@@ -1,1 +1,1 @@
-"""Tables that Dagster watches, with any writer: checks, sensors, observations."""
+"""Tables that Dagster or other programs write, under watch: checks, sensors, observations."""

@@ -1,4 +1,4 @@
-"""Table with other writers, as an asset that Dagster observes."""
+"""Table that other programs write, as an asset to observe."""
 
 from typing import Any
 
