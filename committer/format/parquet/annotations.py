@@ -1,8 +1,9 @@
-"""Annotations of Parquet's that no plain type of Arrow stands for, and what a table makes of them.
+"""Annotations of Parquet columns without a plain type in Arrow, and their treatment in tables.
 
-UUID and JSON are columns of 16 bytes and of text that are marked, so that rows are written with the
-annotation again. An ENUM is a text, as in Spark. Columns that would lose what their bytes mean once
-their rows are written again are refused: INTERVAL, GEOMETRY, GEOGRAPHY, BSON and VARIANT.
+UUID and JSON become columns of 16 bytes and of text. They are marked, so that rows are written with
+the annotation again. An ENUM becomes a text, as in Spark. Columns whose bytes would lose their
+meaning when their rows are written again are refused: INTERVAL, GEOMETRY, GEOGRAPHY, BSON and
+VARIANT.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from ..schema.row_metadata import ROW_METADATA
 from ..schema.types import ANNOTATED, ANNOTATION, find_column
 from .column_bounds import count_leaves
 
-#: What pyarrow calls the annotations of leaves that tables hold, before their parameters.
+#: pyarrow's names, without parameters, of the annotations of leaves that tables can hold.
 _HELD = frozenset(
     {
         *("None", "Null", "String", "Enum", "Decimal", "Date", "Time", "Timestamp", "Int"),
         *("Float16", "JSON", "UUID"),
     }
 )
-#: A group as pyarrow prints a file's schema: how deep it lies, its name, and whether it is a
-#: variant. No other way leads to the annotation of a group.
+#: A group in pyarrow's print of a file's schema: its indentation, and its name with its annotation.
+#: pyarrow shows the annotation of a group nowhere else.
 _GROUP = re.compile(r"( *)(?:required|optional|repeated) group \S+ (.*) \{")
 _VARIANT = re.compile(r"(.*) \(Variant(?:\(\d+\))?\)")
 #: pyarrow's extension types, by annotation; older ones have fewer.
@@ -40,10 +41,10 @@ _EXTENSIONS: dict[bytes, pa.DataType] = {
 
 
 def annotated_schema(metadata: pq.FileMetaData) -> tuple[pa.Schema, dict[str, str]]:
-    """Find the columns of a file in Arrow's types, those with the annotation UUID or JSON marked.
+    """Return the columns of a file in Arrow's types; those annotated as UUID or JSON are marked.
 
     :param metadata: the file's footer.
-    :return: also the columns that no table can hold, by name, each with what is wrong.
+    :return: the second result has the columns that no table can hold, by name, with the reason.
     """
     arrow = metadata.schema.to_arrow_schema()
     if not any(map(_is_other, _leaves(metadata))) and not any(map(_may_be_variant, arrow)):
@@ -59,15 +60,15 @@ def annotated_schema(metadata: pq.FileMetaData) -> tuple[pa.Schema, dict[str, st
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """Give marked columns the types by which pyarrow writes their annotations.
+    """Give marked columns the types for which pyarrow writes their annotations.
 
-    :param schema: in a table's normalised types.
+    :param schema: columns in a table's normalised types.
     """
     return pa.schema([_stored(field) for field in schema], metadata=schema.metadata)
 
 
 def agreed(own: pa.Field, given: pa.Field) -> pa.Field:
-    """Drop the marks of a column that another one of its type does not have."""
+    """Drop the marks of a column that another column of its type does not have."""
     kind, other = own.type, given.type
     if pt.is_struct(kind) and pt.is_struct(other):
         parts = []
@@ -113,7 +114,7 @@ def _name(leaf: Any) -> str:
 
 
 def _is_other(leaf: Any) -> bool:
-    """Tell whether a leaf has an annotation that its type in Arrow does not show."""
+    """Return whether a leaf has an annotation that its type in Arrow does not show."""
     name = _name(leaf)
     return name not in _HELD or name in ("UUID", "JSON", "Enum")
 
@@ -128,10 +129,10 @@ def _may_be_variant(field: pa.Field) -> bool:
 def _marked(
     field: pa.Field, leaves: Iterator[Any], variants: frozenset[str], found: list[str]
 ) -> pa.Field:
-    """Mark the parts of a column, or of a field in one.
+    """Mark the annotated parts of a column, or of a field in one.
 
-    :param leaves: the file's, from the first of this field on.
-    :param found: is added what no table can hold.
+    :param leaves: the file's leaves, from the first one of this field on.
+    :param found: gets a description of each part that no table can hold.
     """
     kind = field.type
     if pt.is_struct(kind):
@@ -167,8 +168,11 @@ def _refused(path: str, annotation: str) -> str:
 
 
 def _variants(metadata: pq.FileMetaData, arrow: pa.Schema) -> frozenset[str]:
-    """Find the paths of columns that are variants: by annotation, or by Spark's description of
-    the file, which is all that Spark 4.0 wrote."""
+    """Find the paths of columns that are variants.
+
+    They are annotated, or only Spark's description of the file names them, as in files of
+    Spark 4.0.
+    """
     path: list[str] = []
     found = set()
     for line in str(metadata.schema).splitlines():
@@ -176,7 +180,7 @@ def _variants(metadata: pq.FileMetaData, arrow: pa.Schema) -> frozenset[str]:
         if group is None:
             continue
         variant = _VARIANT.fullmatch(group[2])
-        # The file's own group is the first, and not a part of any path.
+        # The first group is the file's own, which is not a part of any path.
         path[len(group[1]) // 2 :] = [variant[1] if variant else re.sub(r" \(\w+\)$", "", group[2])]
         if variant:
             found.add(".".join(path[1:]))
@@ -190,14 +194,14 @@ def _described(text: bytes) -> Iterator[tuple[str, Any]]:
     try:
         fields = json.loads(text)["fields"]
     except (ValueError, TypeError, KeyError):
-        return  # Others may write what they like there.
+        return  # Other programs may write anything there.
     for field in fields:
         if isinstance(field, Mapping) and isinstance(field.get("name"), str):
             yield field["name"], field.get("type")
 
 
 def _has_variant(kind: Any) -> bool:
-    """Tell whether a type in Spark's JSON is a variant, or has one in it."""
+    """Return whether a type in Spark's JSON is a variant, or has one inside."""
     if isinstance(kind, Mapping):
         return any(_has_variant(part) for part in kind.values())
     if isinstance(kind, list):

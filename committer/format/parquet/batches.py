@@ -1,4 +1,4 @@
-"""Arrow arrays and batches by functions that the oldest pyarrow has, which this package allows."""
+"""Functions for Arrow arrays and batches that the oldest supported pyarrow lacks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 
 def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Copy batches of one schema, at least one, into one: ``pyarrow.concat_batches``, which
-    pyarrow 18 lacks.
+    """Copy batches of one schema, at least one, into one batch.
+
+    ``pyarrow.concat_batches`` does the same, but pyarrow 18 lacks it.
 
     :raises pyarrow.ArrowInvalid: a column is too long for its type's offsets.
     """
@@ -20,7 +21,9 @@ def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def positions(first: int, end: int) -> pa.Array:
-    """Count from a number to another one, which is left out: ``pyarrow.arange``, which pyarrow 18
-    lacks."""
+    """Make an array of the integers from ``first`` up to and without ``end``.
+
+    ``pyarrow.arange`` does the same, but pyarrow 18 lacks it.
+    """
     ones = pa.repeat(pa.scalar(1, pa.int64()), max(0, end - first))
     return pc.cumulative_sum(ones, start=first - 1)  # pyright: ignore[reportAttributeAccessIssue]

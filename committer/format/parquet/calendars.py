@@ -1,15 +1,16 @@
-"""Calendar of a Parquet file's dates and instants, as its footer tells it.
+"""Calendar of a Parquet file's dates and instants, from the marks in its footer.
 
-Spark 2, and later ones in their mode LEGACY, write days before 15 October 1582 by the Julian
-calendar, as does Hive unless it is told otherwise; Arrow, and Spark since 3.0, count them by the
-Gregorian one. What is 1 January 1 to the one is 30 December 0 to the other. The footer says which
-it is (Spark's ``DataSourceUtils.datetimeRebaseSpec`` and ``int96RebaseSpec``, Hive's
+Spark 2, and later versions in mode LEGACY, write days before 15 October 1582 by the Julian
+calendar. So does Hive by default. Arrow, and Spark since 3.0, count them by the Gregorian calendar.
+1 January 1 in one calendar is 30 December 0 in the other. The footer says which of them was used
+(Spark's ``DataSourceUtils.datetimeRebaseSpec`` and ``int96RebaseSpec``, Hive's
 ``DataWritableWriteSupport``).
 
-The date that the writer meant is kept, and the day that stands for it changes
-(``RebaseDateTime.rebaseJulianToGregorianDays``). An instant was made of a date and a time in a time
-zone, by the rules of Java's former classes. Of UTC they are known. Those of other zones differ from
-today's before 1900, and only Spark has their table: such instants are refused.
+The date that the writer meant is kept, so its number of days changes
+(``RebaseDateTime.rebaseJulianToGregorianDays``). The writer made an instant from a date and a time
+in a time zone, by the rules of Java's former classes. For UTC these rules are known. For other
+zones they differ from today's before 1900, and only Spark has their table: such instants are
+refused.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from ..schema.types import (
 )
 from .column_bounds import count_leaves
 
-#: 15 October 1582, in days since 1970: the first day that both calendars call alike.
+#: 15 October 1582, in days since 1970: the first day with the same date in both calendars.
 _GREGORIAN = -141_427
-#: 1 January 1900, in seconds since 1970: from then on Java's time zones agree.
+#: 1 January 1900, in Unix seconds: from then on Java's former and present time zones agree.
 _ZONES_AGREE = -2_208_988_800
 _SECONDS_A_DAY = 86_400
 _A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -44,10 +45,11 @@ _UTC = frozenset({"UTC", "Etc/UTC", "UCT", "Etc/UCT", "GMT", "Etc/GMT", "Z", "Zu
 
 @dataclass(frozen=True)
 class FileCalendar:
-    """The values of a file that are by the Julian calendar before 1582.
+    """The kinds of a file's values that are Julian before 15 October 1582.
 
-    :param dates: days; ``instants``: those stored as INT64; ``int96``: those stored as INT96.
-    :param zone: the time zone that instants were made in; ``None``: the footer does not say.
+    :param dates: its dates are; ``instants``: its instants stored as INT64 are; ``int96``: those
+        stored as INT96 are.
+    :param zone: the time zone in which instants were made; ``None``: the footer does not say.
     """
 
     dates: bool = False
@@ -57,9 +59,9 @@ class FileCalendar:
 
     @staticmethod
     def of(metadata: Mapping[bytes, bytes] | None) -> FileCalendar:
-        """Read the marks of a footer.
+        """Read the calendar from the marks of a footer.
 
-        :param metadata: its key-value metadata.
+        :param metadata: the footer's key-value metadata.
         """
         said = metadata or {}
         version = said.get(SPARK_VERSION)
@@ -76,13 +78,13 @@ class FileCalendar:
 
     @property
     def is_gregorian(self) -> bool:
-        """True where all values of the file are by the Gregorian calendar."""
+        """True if all values of the file are by the Gregorian calendar."""
         return not (self.dates or self.instants or self.int96)
 
     def keeps(self, bound: pa.Scalar) -> bool:
-        """Tell whether values from a lower bound on are what they seem.
+        """Return whether values from a lower bound on need no conversion.
 
-        :param bound: a value of the file's type; not of INT96, which has no bounds.
+        :param bound: the bound, in the file's type; not of INT96, which has no bounds.
         """
         kind = bound.type
         if pt.is_date(kind):
@@ -92,9 +94,9 @@ class FileCalendar:
         return True
 
     def rebase(self, column: pa.Array, stored: Iterator[str]) -> pa.Array:
-        """Give the dates and instants of a column as Arrow counts them.
+        """Convert the dates and instants of a column to Arrow's calendar.
 
-        :param column: as it is read from the file.
+        :param column: the column as it was read from the file.
         :param stored: the physical types of the column's leaves, one after the other.
         :raises InvalidInputError: an instant before 1900 that was made in another zone than UTC.
         """
@@ -134,7 +136,7 @@ class FileCalendar:
 
     @property
     def _first_alike(self) -> int:
-        """The instant, in seconds, from which on both calendars agree in the writer's zone."""
+        """First instant, in Unix seconds, from which both calendars agree in the writer's zone."""
         return _GREGORIAN * _SECONDS_A_DAY if self.zone in _UTC else _ZONES_AGREE
 
     def _rebase_instants(self, values: pa.Array) -> pa.Array:
@@ -159,9 +161,9 @@ class FileCalendar:
 
 
 def physical_types(file: pq.ParquetSchema, schema: pa.Schema) -> dict[str, list[str]]:
-    """The physical types of each column's leaves.
+    """Return the physical types of each column's leaves.
 
-    :param schema: of the file, in Arrow's types.
+    :param schema: the file's columns, in Arrow's types.
     """
     found, leaf = {}, 0
     for field in schema:
@@ -172,7 +174,7 @@ def physical_types(file: pq.ParquetSchema, schema: pa.Schema) -> dict[str, list[
 
 
 def _gregorian(days: pa.Array) -> pa.Array:
-    """Days of the Julian calendar before 1582, as days of the Gregorian one with the same date."""
+    """Convert days that are Julian before 15 October 1582 to Gregorian days of the same date."""
     old = _call("unique", _call("filter", days, _call("less", days, _GREGORIAN)))
     if not len(old):
         return days
@@ -182,9 +184,11 @@ def _gregorian(days: pa.Array) -> pa.Array:
 
 
 def _same_date(day: int) -> int:
-    """The Gregorian day with the date of a Julian one, both in days since 1970. 29 February of a
-    year that has none is 1 March, as in Spark."""
-    # Years begin in March, so that the leap day ends one; the era is 4 years long.
+    """Return the Gregorian day with the date of a Julian day, both in days since 1970.
+
+    29 February becomes 1 March in a year without that day, as in Spark.
+    """
+    # Years begin in March, so the leap day is the last of a year; an era has 4 years.
     since = day + 719_470  # 1 March 0 of the Julian calendar.
     era, of_era = divmod(since, 1461)
     of_year = min(of_era // 365, 3)

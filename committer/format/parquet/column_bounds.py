@@ -1,15 +1,15 @@
-"""Bounds of columns: of a row group, as its statistics tell them; and of a file, as a text on
-record, so that readers leave files out without opening them.
+"""Bounds of columns: of a row group, from its statistics; and of a file, as a text on record.
 
-The text has a column between ampersands: its name, ``=``, a letter for its kind, and the smallest
-value, the greatest and the number of nulls between commas: ``id=i0,999&origin=sJFK,SFO,2``. Zero
-nulls are left out. Before the columns stand, where the rows are sorted, the names of those that
-they are sorted by: ``id,at&id=i0,999``. A record holds one for each file, so it is to be short:
-eight columns at most, and of texts 32 characters, of which the greatest is rounded up.
+By these texts readers skip files without opening them. A text has columns separated by ampersands.
+Each has its name, ``=``, a letter for its kind, and, separated by commas, the smallest value, the
+greatest, and the number of nulls: ``id=i0,999&origin=sJFK,SFO,2``. Zero nulls are left out. If the
+rows are sorted, the names of the columns that they are sorted by come first: ``id,at&id=i0,999``. A
+record has such a text for each file, so it must be short: at most eight columns, and 32 characters
+of strings, the greatest rounded up.
 
-What is on record is true of the file as it was written, and the table's columns may be others by
-now. Bounds count only where they are of the column's kind and exactly values of its type; a text
-that cannot be read says nothing.
+A text is true of the file as it was written, and the table's columns may have changed since. Bounds
+count only if they are of the column's kind and exactly values of its type; a text that cannot be
+read gives no bounds.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ import pyarrow.types as pt
 
 from ..schema.types import normalise
 
-#: Columns of a file whose bounds are on record: the first that have an order.
+#: Most columns of a file whose bounds are recorded: the first that have an order.
 MOST_COLUMNS = 8
 _LONGEST = 32
 _ESCAPED = {ord(sign): f"%{ord(sign):02X}" for sign in '%&,="\\' + "".join(map(chr, range(32)))}
-#: The letter of bounds that are not known.
+#: The letter of a column without known bounds.
 _NONE = "n"
-#: Writers, and their first versions, whose bounds of texts, decimals and unsigned numbers are in
-#: the order of the type, which their footers say by ``ColumnOrder``. Arrow does not tell whether
-#: that is there. Before, bytes were compared as signed ones (PARQUET-686, PARQUET-1025).
+#: Writers with their first versions whose bounds of texts, decimals and unsigned numbers are in the
+#: order of the type. Their footers say so by ``ColumnOrder``, which Arrow does not show. Earlier
+#: versions compared bytes as signed numbers (PARQUET-686, PARQUET-1025).
 _ORDERED = {"parquet-cpp-arrow": (1, 0), "parquet-mr": (1, 10), "DuckDB": (2, 0), "Polars": (2, 1)}
 _CREATED_BY = re.compile(r"(?P<name>\S+)(?: \(\w+\))? version v?(?P<major>\d+)\.(?P<minor>\d+)")
 
 
 @dataclass(frozen=True)
 class ColumnBounds:
-    """What is known of the values that rows have in one column.
+    """Known bounds of the values of one column.
 
-    :param low: no value is smaller, NaN aside; ``None``: nothing is known.
-    :param high: no value is greater; known where ``low`` is.
-    :param nulls: how many are null; ``None``: nobody counted.
+    :param low: no value is smaller, except NaN; ``None``: not known.
+    :param high: no value is greater; known if ``low`` is known.
+    :param nulls: the number of nulls; ``None``: not counted.
     """
 
     low: pa.Scalar | None
@@ -57,7 +57,10 @@ class ColumnBounds:
     nulls: int | None
 
     def guarantees(self, field: pa.Field, rows: int) -> list[pc.Expression]:
-        """What is true of each value of a column of so many rows: one of these."""
+        """Return expressions of which one is true for each row.
+
+        :param rows: the number of the column's rows.
+        """
         column = pc.field(field.name)
         if self.nulls == rows:
             return [column.is_null()]
@@ -76,8 +79,12 @@ NOTHING_KNOWN = ColumnBounds(None, None, None)
 
 
 def has_bounds(stored: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether statistics of a stored type are in Arrow's order, and are bounds of a column of the
-    table's type ``kind``."""
+    """Return whether statistics of a stored type are bounds of a column of the table's type.
+
+    They must be in Arrow's order.
+
+    :param kind: the table's type.
+    """
     if _letter(stored) == _NONE:
         return False
     same = normalise(pa.schema([("x", stored)])).field(0).type
@@ -90,13 +97,13 @@ def has_bounds(stored: pa.DataType, kind: pa.DataType) -> bool:
 
 
 def is_ordered(stored: pa.DataType, created_by: str | None) -> bool:
-    """Tell whether a file's bounds of a column are in the order of its type.
+    """Return whether a file's bounds of a column are in the order of the column's type.
 
-    Of signed numbers, dates and times all writers' are. The others are trusted where parquet-java
-    trusts them: where the writer knew column orders.
+    For signed numbers, dates and times, those of all writers are. Other types are trusted if
+    parquet-java trusts them: if the writer knew column orders.
 
     :param stored: the column's type in the file.
-    :param created_by: what the footer says of its writer.
+    :param created_by: the footer's ``created_by``, which names the writer.
     """
     if not (pt.is_string(stored) or pt.is_decimal(stored) or pt.is_unsigned_integer(stored)):
         return True
@@ -112,7 +119,7 @@ def is_ordered(stored: pa.DataType, created_by: str | None) -> bool:
 def chunk_bounds(
     statistics: pq.Statistics | None, stored: pa.DataType, kind: pa.DataType
 ) -> ColumnBounds:
-    """The bounds of a row group's values in one column, in the table's type ``kind``."""
+    """Return the bounds of a row group's values in one column, in the table's type ``kind``."""
     if statistics is None:
         return NOTHING_KNOWN
     nulls = statistics.null_count if statistics.has_null_count else None
@@ -126,9 +133,9 @@ def chunk_bounds(
                 low, high = pa.scalar(statistics.min, stored), pa.scalar(statistics.max, stored)
             low, high = low.cast(kind), high.cast(kind)
             if pt.is_floating(kind) and (isnan(low.as_py()) or isnan(high.as_py())):
-                low = high = None  # Old writers left NaN as a bound; it says nothing.
+                low = high = None  # Old writers left NaN as a bound, which bounds nothing.
         except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
-            low = high = None  # Another writer left something else, or it would become another.
+            low = high = None  # Not values of the type, or they would change in the cast.
     return ColumnBounds(low, high, nulls)
 
 
@@ -136,10 +143,10 @@ def chunk_bounds(
 
 
 def summarise(metadata: pq.FileMetaData, schema: pa.Schema, sorted_by: Sequence[str] = ()) -> str:
-    """The text of a file's columns.
+    """Write the bounds of a file's columns as a text.
 
-    :param schema: the file's, in a table's types.
-    :param sorted_by: columns that its rows are sorted by: their bounds come first.
+    :param schema: the file's columns, in a table's types.
+    :param sorted_by: columns by which its rows are sorted: their bounds come first.
     """
     parts = [order_text(sorted_by)] if sorted_by else []
     found = flat_columns(metadata.schema, schema)
@@ -152,10 +159,11 @@ def summarise(metadata: pq.FileMetaData, schema: pa.Schema, sorted_by: Sequence[
 
 
 def flat_columns(file: pq.ParquetSchema, schema: pa.Schema) -> dict[str, tuple[int, pa.DataType]]:
-    """The columns that have an order, each with its number among the file's leaves, and its type.
-    Their paths do not tell: a column ``a.b`` has that of ``b`` in ``a``.
+    """Return the columns that have an order, each with its number among the leaves, and its type.
 
-    :param schema: of the file, in Arrow's types.
+    Paths cannot be used to find a leaf: a column ``a.b`` has the same path as ``b`` in ``a``.
+
+    :param schema: the file's columns, in Arrow's types.
     """
     found, leaf = {}, 0
     for field in schema:
@@ -173,7 +181,7 @@ def count_leaves(kind: pa.DataType) -> int:
 
 
 def _column_text(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> str:
-    """A column's bounds and nulls over all row groups; empty where nothing is known."""
+    """Write a column's bounds and nulls over all row groups; empty: nothing is known."""
     low = high = None
     nulls, known = 0, True
     for number in range(metadata.num_row_groups):
@@ -198,10 +206,10 @@ def _column_text(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> str
 def _plain_bounds(
     statistics: pq.Statistics | None, kind: pa.DataType
 ) -> tuple[int | None, Any, Any]:
-    """Return the nulls and bounds of a row group, in Python's values that :func:`_plain` makes.
+    """Return the nulls and bounds of a row group, as Python values like those of :func:`_plain`.
 
-    Statistics have such values of most types. They need no scalar of Arrow's, which would import
-    pandas (:mod:`.schema.whole_numbers`).
+    For most types the statistics have such values. Then no scalar of Arrow is made, which would
+    import pandas (:mod:`.schema.whole_numbers`).
     """
     it = None if pt.is_unsigned_integer(kind) else _stated_bounds(statistics, kind)
     if it is not None:
@@ -222,7 +230,7 @@ def _stated_bounds(
             low, high = statistics.min_raw, statistics.max_raw
         else:
             low, high = statistics.min, statistics.max
-    except (pa.ArrowException, ValueError):  # No UTF-8, or a type that an old pyarrow lacks.
+    except (pa.ArrowException, ValueError):  # Not UTF-8, or a type that an old pyarrow lacks.
         return None
     if pt.is_floating(kind) and (isnan(low) or isnan(high)):
         return None
@@ -230,12 +238,12 @@ def _stated_bounds(
 
 
 def _rounded_up(text: str) -> str | None:
-    """A short text that is not smaller; ``None`` where there is none."""
+    """Return a short text that is not smaller than ``text``; ``None``: not possible."""
     if len(text) <= _LONGEST:
         return text
     for end in range(_LONGEST, 0, -1):
         after = ord(text[end - 1]) + 1
-        if after <= sys.maxunicode:  # The surrogates, which no text has, are stepped over.
+        if after <= sys.maxunicode:  # Surrogates, which no text has, are skipped.
             return text[: end - 1] + chr(0xE000 if after == 0xD800 else after)
     return None
 
@@ -251,21 +259,21 @@ def _text(value: Any) -> str:
 
 
 def order_text(sorted_by: Sequence[str]) -> str:
-    """The text of the columns that a file's rows are sorted by; :func:`sort_order` reads it."""
+    """Write the columns that a file's rows are sorted by as a text; :func:`sort_order` reads it."""
     return ",".join(map(_escaped, sorted_by))
 
 
 def sort_order(summary: str) -> tuple[str, ...]:
-    """The columns that a file's rows are sorted by, as its record tells."""
+    """Return the columns that a file's rows are sorted by, from its summary."""
     first = summary.split("&", 1)[0]
     return () if "=" in first or not first else tuple(map(unquote, first.split(",")))
 
 
 def recorded_bounds(summary: str, schema: pa.Schema, names: Collection[str]) -> dict[str, Any]:
-    """The bounds that are on record of some of a file's columns, in the table's types.
+    """Return the recorded bounds of some of a file's columns, in the table's types.
 
-    :param schema: the table's.
-    :returns: a :class:`ColumnBounds` by name.
+    :param schema: the table's schema.
+    :returns: a :class:`ColumnBounds` for each column, by name.
     """
     found = {}
     for part in summary.split("&"):
@@ -275,7 +283,7 @@ def recorded_bounds(summary: str, schema: pa.Schema, names: Collection[str]) -> 
             try:
                 found[name] = _read(rest[0], rest[1:].split(","), schema.field(name).type)
             except (pa.ArrowException, ValueError, OverflowError, ArithmeticError):
-                continue  # Of a type that the column had before; nothing is known.
+                continue  # The bounds are of the column's former type; nothing is known.
     return found
 
 
@@ -292,7 +300,7 @@ def _read(letter: str, values: Sequence[str], kind: pa.DataType) -> ColumnBounds
 
 
 def _letter(kind: pa.DataType) -> str:
-    """One letter for types whose values are compared alike."""
+    """Return the letter for a type; types whose values compare alike share one."""
     letters = {
         "i": pt.is_integer(kind),
         "f": pt.is_floating(kind),
@@ -306,16 +314,16 @@ def _letter(kind: pa.DataType) -> str:
 
 
 def _plain(value: pa.Scalar) -> Any:
-    """A value as Python compares it: days and moments as numbers, which no calendar bounds."""
+    """Return a value that Python can compare: dates and times as numbers, without range limits."""
     if pt.is_date32(value.type):
         return value.cast(pa.int32()).as_py()
     return (value.cast(pa.int64()) if pt.is_timestamp(value.type) else value).as_py()
 
 
 def _scalar(text: str, kind: pa.DataType) -> pa.Scalar:
-    """The value of a text, exactly.
+    """Parse a value from a text, exactly.
 
-    :raises ValueError: it is none of this type.
+    :raises ValueError: it is not a value of this type.
     """
     if pt.is_string(kind):
         return pa.scalar(unquote(text), kind)

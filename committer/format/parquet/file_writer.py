@@ -1,4 +1,4 @@
-"""One Parquet file on its way into a pending upload."""
+"""Writer of one Parquet file into a pending upload."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from .annotations import stored_schema
 from .column_bounds import summarise
 from .row_content import RowContent
 
-#: Rows of a sample, and the runs that they are taken in: a sorted column looks as it is.
+#: Rows of a sample, and the number of runs that they are taken in. Runs, not single rows, so that a
+#: sorted column still looks sorted.
 _SAMPLE, _RUNS = 20_000, 10
-#: A first sample is a fifth of those: a stretch of each fortieth, at places without a pattern:
-#: rows may be copies of others at any distance.
+#: A first sample has a fifth of those rows: from each fortieth of them a stretch, at random places,
+#: since rows may be copies of others at any distance.
 _STRETCHES, _FEWER, _SHORTEST = 40, 5, 20
 _random = Random(0)
 _BEGINS = [_random.uniform(0, _FEWER - 1) for _ in range(_STRETCHES)]
 
-#: Where Arrow's default is another than that of Spark's writer.
+#: Compression levels of Spark's writer, if Arrow's default is another.
 _LEVELS = {"zstd": 3}
-#: What Spark's writer does, too, and what pyarrow does only when it is asked to; older versions of
-#: pyarrow store decimals as bytes.
+#: Options that make pyarrow write as Spark's writer does. Older versions of pyarrow lack some: they
+#: store decimals as bytes.
 _LIKE_SPARK: dict[str, Any] = {
     name: True
     for name in ("write_page_index", "store_decimal_as_integer")
@@ -42,7 +43,7 @@ _LIKE_SPARK: dict[str, Any] = {
 
 
 class PendingStream(Protocol):
-    """What is needed of :class:`.upload_stream.DelayedOutputStream`."""
+    """The methods of :class:`.upload_stream.DelayedOutputStream` that a file's writer needs."""
 
     key: str
 
@@ -62,12 +63,12 @@ class PendingStream(Protocol):
 
 #: Opens the stream of a key; sends nothing yet.
 OpenStream = Callable[[str, ObjectSettings], PendingStream]
-#: What a file's footer says, as a text: the summary of a pending file.
+#: Makes the summary of a pending file from the file's footer.
 Describe = Callable[[pq.FileMetaData], str]
 
 
 def file_settings(job: str, options: FileOptions) -> ObjectSettings:
-    """What a job's data objects are created with."""
+    """Return the settings with which a job's data objects are created."""
     return ObjectSettings(
         {**options.metadata, JOB_METADATA: job},
         options.storage_class,
@@ -79,8 +80,8 @@ def file_settings(job: str, options: FileOptions) -> ObjectSettings:
 class _Sink:
     """The Python file that pyarrow writes to.
 
-    pyarrow's writers write a footer when they are garbage-collected; after :meth:`drop` such
-    late bytes go nowhere, and pyarrow's own flush and close never reach the stream.
+    pyarrow's writers write a footer when they are garbage-collected. After :meth:`drop` such late
+    bytes are discarded. pyarrow's own flush and close never reach the stream.
     """
 
     mode = "wb"
@@ -101,25 +102,25 @@ class _Sink:
         return self._size
 
     def flush(self) -> None:
-        """Nothing to do: the stream uploads parts when they are full."""
+        """Do nothing: the stream uploads parts when they are full."""
 
     def close(self) -> None:
-        """Nothing to do: the file's writer closes the stream."""
+        """Do nothing: the file's writer closes the stream."""
 
     def drop(self) -> None:
         self._stream = None
 
 
 class FileWriter:
-    """Writes one Parquet file of at least one row.
+    """Writer of one Parquet file of at least one row.
 
-    :param stream: where its bytes go.
-    :param partition: the partition it lies in.
-    :param schema: the file's columns; its metadata reaches the footer.
+    :param stream: the stream that takes its bytes.
+    :param partition: the file's partition.
+    :param schema: the file's columns; its metadata is written to the footer.
     :param compression: Parquet codec.
-    :param sorted_by: columns that its rows come sorted by, ascending, null last.
-    :param content: adds up the file's rows; ``None``: nobody asks for that.
-    :param describe: makes the summary of its footer; ``None``: the bounds of its first columns.
+    :param sorted_by: columns by which its rows come sorted, ascending, null last.
+    :param content: adds up the hashes of the file's rows; ``None``: rows are not hashed.
+    :param describe: makes the summary from its footer; ``None``: the bounds of its first columns.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class FileWriter:
 
     @property
     def size(self) -> int:
-        """Bytes handed to the stream so far."""
+        """Bytes written to the stream so far."""
         return self._sink.tell()
 
     def write(self, rows: pa.Table) -> None:
@@ -174,7 +175,7 @@ class FileWriter:
             self._content.add(rows)
 
     def _annotated(self, rows: pa.Table) -> pa.Table:
-        """Rows in the types by which pyarrow writes the annotations of their columns."""
+        """Cast rows to the types for which pyarrow writes the annotations of their columns."""
         if self._stored.equals(self._schema):
             return rows
         columns = [
@@ -184,7 +185,7 @@ class FileWriter:
         return pa.Table.from_arrays(columns, schema=self._stored)
 
     def seal(self) -> None:
-        """Write the footer, and send what is left without waiting for the store.
+        """Write the footer, and send the last bytes without waiting for the store.
 
         :raises StreamError: a part could not be uploaded.
         """
@@ -206,7 +207,7 @@ class FileWriter:
         self._stream.close()
 
     def finish(self) -> PendingFile:
-        """Wait as :meth:`settle`, and add up what the file is.
+        """Wait as :meth:`settle`, and describe the file.
 
         :raises StreamError: the upload failed; it is aborted by :meth:`abort`.
         """
@@ -236,9 +237,9 @@ class FileWriter:
         return pq.SortingColumn.from_ordering(self._stored, keys, null_placement="at_end")
 
     def abort(self) -> Exception | None:
-        """Give the file up, finished or not. May be repeated.
+        """Abort the file, finished or not. May be repeated.
 
-        :returns: why its upload may be left in the store, or ``None``.
+        :returns: the reason why its upload may still be in the store; ``None``: it is not.
         """
         if self._aborted:
             return None
@@ -254,7 +255,7 @@ class FileWriter:
 
 
 def dictionary_columns(rows: pa.Table) -> list[str]:
-    """The columns, as Parquet names them (``a.list.element``), that are to have a dictionary.
+    """Choose the columns that get a dictionary, by Parquet's names (``a.list.element``).
 
     :param rows: a file's first row group, in a table's normalised types.
     """
@@ -290,7 +291,7 @@ def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _pays(values: pa.Array) -> bool:
-    """Whether a dictionary and the indices into it are smaller than the values."""
+    """Return whether a dictionary and its indices are smaller than the plain values."""
     if not len(values) or pt.is_boolean(values.type) or pt.is_null(values.type):
         return False
     if _hardly_repeats(values):
@@ -301,9 +302,9 @@ def _pays(values: pa.Array) -> bool:
 
 
 def _hardly_repeats(values: pa.Array) -> bool:
-    """Tell whether a part of the values shows next to none twice, as of keys and measurements.
+    """Return whether a sample of the values has hardly any repeats, as in keys and measurements.
 
-    If each came twice, a fifth of the values would show every fifth twice.
+    If each value came twice, a sample of a fifth of them would show every fifth value twice.
     """
     size = len(values) // (_FEWER * _STRETCHES)
     if size < _SHORTEST:
@@ -314,7 +315,7 @@ def _hardly_repeats(values: pa.Array) -> bool:
 
 
 def _plain_bytes(values: pa.Array) -> int:
-    """Bytes that values take in a page without a dictionary."""
+    """Return the bytes that values take in a page without a dictionary."""
     kind = values.type
     if pt.is_string(kind) or pt.is_binary(kind):
         characters = pc.call_function("sum", [pc.call_function("binary_length", [values])])

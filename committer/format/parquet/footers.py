@@ -1,4 +1,4 @@
-"""Rows of Parquet files that somebody else wrote: from their footers."""
+"""Row counts of foreign Parquet files, read from their footers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ...store.driver import Driver
 from ...store.range_reader import RangeFile
 from .row_counts import counted_rows
 
-#: Files of one job beyond which nobody counts: a request each.
+#: Most files of one job whose rows are counted: each takes a request.
 MOST_FILES = 10_000
 _THREADS = 16
-#: Read at once from a file's end: a footer of some hundred columns and one row group.
+#: Bytes read at once from a file's end: a footer of some hundred columns and one row group.
 _TAIL = 32 * 1024
 
 
 def count_rows(driver: Driver, files: Mapping[str, int]) -> dict[str, int] | None:
-    """Rows by key.
+    """Count the rows of files, by key.
 
     :param files: keys with their sizes.
-    :return: ``None`` where there are too many files, or one is no Parquet file, or gone by now,
-        or contradicts itself: a guess is not returned.
+    :return: ``None`` if there are too many files, or one is not Parquet, missing, or contradicts
+        itself: no estimate is returned.
     """
 
     def rows(item: tuple[str, int]) -> int:

@@ -1,9 +1,8 @@
-"""Columns of Parquet files that other programs wrote, by their footers, and whether a table holds
-them all.
+"""Columns of foreign Parquet files, read from footers, and their differences from a table's.
 
-A file counts only by a footer that was read: what a table does not show of a file, the next job
-that writes its rows again would lose. Names are compared as Spark and Hive compare them, in
-whatever case.
+A foreign file counts only after its footer was read: a column that the table does not show would be
+lost when the next job writes the file's rows again. Names are compared without regard to case, as
+Spark and Hive do.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from .annotations import agreed, annotated_schema
 from .column_bounds import chunk_bounds, is_ordered
 from .row_counts import counted_rows
 
-#: Bytes read at once from the end of the first files; of later ones as many as the largest footer
-#: so far asks for, within these limits.
+#: Bytes read at once from the end of the first files. For later files the number depends on the
+#: largest footer so far, within these limits.
 _TAIL = 64 * 1024
 _LEAST, _MOST = 8 * 1024, 1024 * 1024
-#: What ends a Parquet file: the footer's length in four bytes, and ``PAR1``.
+#: Bytes at the end of a Parquet file: the footer's length in four bytes, and ``PAR1``.
 _END = 8
-#: Files whose footers are under way or in memory at once.
+#: Most files whose footers are being read or in memory at once.
 _AT_ONCE = 512
-#: Files whose columns are remembered: about 100 bytes each.
+#: Most files whose columns are remembered: about 100 bytes each.
 _REMEMBERED = 100_000
-#: Files that an error names.
+#: Most files that an error names.
 _NAMED = 3
 
 
@@ -46,7 +45,7 @@ _NAMED = 3
 class ForeignFile:
     """A file that another program wrote.
 
-    :param etag: of the version that counts; ``None``: the one that is there.
+    :param etag: the ETag of the version that counts; ``None``: the present version.
     """
 
     key: str
@@ -62,14 +61,14 @@ class ForeignFile:
 
 @dataclass(frozen=True)
 class FileColumns:
-    """Columns of a file, by its footer.
+    """Columns of a file, from its footer.
 
-    :param schema: in a table's types, INT96 as instants, without partition columns.
-    :param int96: the columns that are stored so.
-    :param ranges: of columns of integers, bounds within which all of their values are.
-    :param places: partition columns that the file holds, too, with the directory's value in each
+    :param schema: the columns in a table's types, INT96 as instants, without partition columns.
+    :param int96: the columns that are stored as INT96.
+    :param ranges: for columns of integers: the name, and bounds of all values.
+    :param places: partition columns that the file also holds, with the directory's value in each
         row.
-    :param problem: why no table can hold the file; empty where one can.
+    :param problem: the reason why no table can hold the file; empty: a table can.
     """
 
     schema: pa.Schema
@@ -79,23 +78,23 @@ class FileColumns:
     problem: str = ""
 
     def is_within(self, name: str, kind: pa.DataType) -> bool:
-        """Tell whether a type holds every integer of a column."""
+        """Return whether a type holds every integer of a column."""
         lowest, highest = _integers(kind)
         return any(
             name == it and lowest <= low and high <= highest for it, low, high in self.ranges
         )
 
 
-#: What is known of a file: its columns, or why its footer cannot be read.
+#: The columns of a file, or the error of reading its footer.
 Known = FileColumns | DamagedError
-#: Reads the columns of files of a table with these partition columns.
+#: Reads the columns of files, given the table's partition columns.
 ReadColumns = Callable[[Sequence[ForeignFile], Sequence[str]], Step[Sequence[Known]]]
 
 
 class FooterReader:
-    """Reads the footers of files, in parallel, each version of a file once in a process.
+    """Reader of the footers of files, in parallel, each version of a file once in a process.
 
-    :param report: told how many files of how many are read.
+    :param report: called with the number of files that are read, and the number of all.
     """
 
     def __init__(self, report: Callable[[int, int], None] = lambda done, total: None) -> None:
@@ -104,7 +103,7 @@ class FooterReader:
         self._distinct: dict[object, FileColumns] = {}
 
     def reporting(self, report: Callable[[int, int], None]) -> FooterReader:
-        """The same with what it knows, and another report."""
+        """Return a reader with another report that shares what this one has read."""
         other = FooterReader(report)
         other._known, other._distinct = self._known, self._distinct
         return other
@@ -112,9 +111,9 @@ class FooterReader:
     def read(
         self, files: Sequence[ForeignFile], partition_by: Sequence[str] = ()
     ) -> Step[list[Known]]:
-        """The columns of files, in their order.
+        """Read the columns of files, in the order of the files.
 
-        :raises SnapshotGoneError: a file is gone, or another one since it was listed.
+        :raises SnapshotGoneError: a file was removed or replaced since it was listed.
         """
         found: list[Known] = []
         tail = _TAIL
@@ -130,7 +129,7 @@ class FooterReader:
     def _read(
         self, file: ForeignFile, partition_by: Sequence[str], tail: int
     ) -> Step[tuple[Known, int]]:
-        """A file's columns and its footer's length, 0 where it was known."""
+        """Return a file's columns and its footer's length; 0: the columns were known already."""
         name = "\n".join((file.key, file.etag or "", *partition_by))
         digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if file.etag is not None and digest in self._known:
@@ -139,7 +138,7 @@ class FooterReader:
             columns, length = yield from read_columns(file, partition_by, tail)
         except DamagedError as error:
             return error, 0
-        # Files of one writer have the same columns: one object stands for all of them.
+        # Files of one writer have the same columns, so they share one object.
         same = (
             columns.schema.serialize().to_pybytes(),
             columns.int96,
@@ -156,10 +155,11 @@ class FooterReader:
 def read_columns(
     file: ForeignFile, partition_by: Sequence[str], tail: int = _TAIL
 ) -> Step[tuple[FileColumns, int]]:
-    """A file's columns, by one ranged GET, two where the footer is larger than ``tail``; and the
-    bytes that its footer takes.
+    """Read a file's columns, and the length of its footer in bytes.
 
-    :raises SnapshotGoneError: the file is gone, or another one since it was listed.
+    Requests: one ranged GET; two if the footer is larger than ``tail``.
+
+    :raises SnapshotGoneError: the file was removed or replaced since it was listed.
     :raises DamagedError: it is not Parquet, or contradicts itself.
     """
     footer = yield from read_footer(file, tail)
@@ -168,9 +168,10 @@ def read_columns(
 
 @dataclass(frozen=True)
 class ReadFooter:
-    """A file's footer.
+    """A file's footer that was read.
 
-    :param body: the end of the file, as much as was read; the footer takes ``length`` of it.
+    :param body: the bytes that were read from the file's end; the footer is the last ``length`` of
+        them.
     """
 
     metadata: pq.FileMetaData
@@ -179,9 +180,11 @@ class ReadFooter:
 
 
 def read_footer(file: ForeignFile, tail: int = _TAIL) -> Step[ReadFooter]:
-    """Read a file's footer, by one ranged GET, two where it is larger than ``tail``.
+    """Read a file's footer.
 
-    :raises SnapshotGoneError: the file is gone, or another one since it was listed.
+    Requests: one ranged GET; two if the footer is larger than ``tail``.
+
+    :raises SnapshotGoneError: the file was removed or replaced since it was listed.
     :raises DamagedError: it is not Parquet, or contradicts itself.
     """
     body = yield from _read_range(file, max(0, file.size - tail), file.size)
@@ -199,10 +202,12 @@ def read_footer(file: ForeignFile, tail: int = _TAIL) -> Step[ReadFooter]:
 def columns_of(
     file: ForeignFile, partition_by: Sequence[str], footer: ReadFooter
 ) -> Step[FileColumns]:
-    """The columns of a file, of its footer; its partition columns are read where it has some and
-    the footer does not say that each row has the directory's value.
+    """Return the columns of a file from its footer.
 
-    :raises SnapshotGoneError: the file is gone, or another one since it was listed.
+    If the file has partition columns, and the footer does not show that each row has the
+    directory's value, these columns are read.
+
+    :raises SnapshotGoneError: the file was removed or replaced since it was listed.
     :raises DamagedError: it is not Parquet.
     """
     metadata = footer.metadata
@@ -227,7 +232,7 @@ def columns_of(
 
 
 def not_parquet(key: str, error: BaseException) -> DamagedError:
-    """The error of a file of another program's that no reader of Parquet takes."""
+    """Build the error for a foreign file that cannot be read as Parquet."""
     return DamagedError(
         f"The file cannot be read as Parquet: {error}. No job of this package wrote it.",
         key=key,
@@ -258,7 +263,7 @@ def _columns(metadata: pq.FileMetaData, arrow: pa.Schema, without: Sequence[str]
 
 
 def _bare(schema: pa.Schema) -> pa.Schema:
-    """Columns without what a file says of them, but for the marks of annotations."""
+    """Return columns without the file's metadata about them, except the marks of annotations."""
     fields = []
     for column in schema:
         said = (column.metadata or {}).get(ANNOTATION)
@@ -267,15 +272,19 @@ def _bare(schema: pa.Schema) -> pa.Schema:
 
 
 def int96_columns(file: pq.ParquetSchema) -> frozenset[str]:
-    """The columns that are stored as INT96, the nanosecond timestamp of old: an instant, which
-    Spark writes by default."""
+    """Return the columns that are stored as INT96.
+
+    This is the former nanosecond timestamp, an instant, which Spark writes by default.
+    """
     columns = (file.column(index) for index in range(len(file)))
     return frozenset(column.path for column in columns if column.physical_type == "INT96")
 
 
 def _range(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> tuple[int, int] | None:
-    """The bounds of the narrowest types that hold all integers of a column; ``None``: its
-    statistics do not say."""
+    """Return the bounds of the narrowest types that hold all integers of a column.
+
+    ``None``: its statistics are not complete.
+    """
     low = high = 0
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(leaf)
@@ -315,8 +324,10 @@ def _contradiction(
     metadata: pq.FileMetaData,
     tail: bytes,
 ) -> Step[str]:
-    """Why the directory's value is not a partition column's value in each row of a file; empty
-    where it is. The column is read where its statistics do not say so."""
+    """Describe a row whose partition column differs from the directory's value; empty: none does.
+
+    The column is read only if its statistics do not decide this.
+    """
     if pt.is_null(place.type):
         place = place.with_type(pa.string())
     try:
@@ -341,11 +352,10 @@ def _contradiction(
 def contradiction(
     partition: str, partition_by: Sequence[str], place: pa.Field, batches: Iterable[pa.RecordBatch]
 ) -> str:
-    """Why a directory's value is not that of a partition column in each row of a file; empty where
-    it is.
+    """Describe a row whose partition column differs from the directory's value; empty: none does.
 
     :param place: the column, in a table's type.
-    :param batches: its values, as the file has them.
+    :param batches: the column's values in the file.
     """
     try:
         wanted = _directory_value(partition, partition_by, place).as_py()
@@ -364,9 +374,9 @@ def contradiction(
 
 
 def _directory_value(partition: str, partition_by: Sequence[str], place: pa.Field) -> pa.Scalar:
-    """A directory's value of a partition column that files hold, too, in their type.
+    """Return a directory's value of a partition column, in the type that the column has in files.
 
-    :raises InvalidInputError: it is none of that type.
+    :raises InvalidInputError: it is not a value of that type.
     """
     column = find_column(place.name, partition_by) or place.name
     kinds = [(name, place.type if name == column else pa.string()) for name in partition_by]
@@ -381,7 +391,7 @@ def _leaf(metadata: pq.FileMetaData, name: str) -> int | None:
 
 
 def _is_everywhere(metadata: pq.FileMetaData, leaf: int, place: pa.Field, value: pa.Scalar) -> bool:
-    """Tell whether statistics say that each row has a value."""
+    """Return whether statistics show that each row has ``value``."""
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(leaf)
         bounds = chunk_bounds(chunk.statistics, place.type, place.type)
@@ -394,7 +404,7 @@ def _is_everywhere(metadata: pq.FileMetaData, leaf: int, place: pa.Field, value:
 
 
 def _spans(metadata: pq.FileMetaData, leaf: int) -> Iterable[tuple[int, int]]:
-    """Where a column's bytes are."""
+    """Yield the byte ranges of a column, one for each row group."""
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(leaf)
         start = chunk.data_page_offset
@@ -404,9 +414,9 @@ def _spans(metadata: pq.FileMetaData, leaf: int) -> Iterable[tuple[int, int]]:
 
 
 class _Pieces(SizedFile):
-    """A file of which some pieces are in memory.
+    """A file with some of its byte ranges in memory.
 
-    :param bodies: the pieces by where they begin.
+    :param bodies: the bytes of each range, by its start.
     """
 
     def __init__(self, size: int, bodies: Mapping[int, bytes]) -> None:
@@ -425,24 +435,25 @@ class _Pieces(SizedFile):
 
 
 def misfit(field: pa.Field, kind: pa.DataType, is_int96: bool) -> list[str]:
-    """What keeps a column of a foreign file from being read as the table's, in words.
+    """Describe why a column of a foreign file cannot be read as the table's; empty: it can.
 
-    What other writers store otherwise and mean alike fits; its values are checked when read.
+    Types in which other writers store the same kind of value fit; the values are checked when they
+    are read.
 
-    :param kind: the file's type, normalised.
+    :param kind: the column's type in the file, normalised.
     """
     wanted = field.type
     if pt.is_integer(wanted) and pt.is_integer(kind):
         return []
     if pt.is_string(wanted) and pt.is_binary(kind):
-        return []  # Hive and Impala of old do not annotate strings.
+        return []  # Former versions of Hive and Impala do not annotate strings.
     if is_int96 and pt.is_timestamp(wanted) and pt.is_timestamp(kind):
         return []  # An instant without a zone.
     return type_differences(wanted, respelled(kind, wanted), field.name)
 
 
 def _is_held(own: pa.Field, given: pa.Field, columns: FileColumns) -> bool:
-    """Whether a column of a table holds a file's values as they are."""
+    """Return whether a column of a table holds a file's values as they are."""
     if pt.is_integer(own.type) and pt.is_integer(given.type):
         return not type_differences(own.type, given.type, "") or columns.is_within(
             given.name, own.type
@@ -451,7 +462,7 @@ def _is_held(own: pa.Field, given: pa.Field, columns: FileColumns) -> bool:
 
 
 def problems_of(schema: pa.Schema, columns: FileColumns) -> list[str]:
-    """What keeps a file from being read whole as a table's, in words."""
+    """Describe each column for which a table would not show all of a file; empty: it shows all."""
     if columns.problem:
         return [columns.problem]
     problems = []
@@ -467,10 +478,12 @@ def problems_of(schema: pa.Schema, columns: FileColumns) -> list[str]:
 def joined(
     schema: pa.Schema, found: Iterable[tuple[ForeignFile, Known]]
 ) -> tuple[pa.Schema, dict[str, str]]:
-    """The columns of a table together with those of files, and why some files do not fit, by key.
+    """Join the columns of a table with those of files.
 
-    :param schema: the table's columns, which come first. They become wider where a file needs it,
-        partition columns aside.
+    The second result says why files do not fit, by key.
+
+    :param schema: the table's columns, which come first. A column becomes wider if a file needs it,
+        unless it is a partition column.
     """
     fields, fixed = {field.name: field for field in schema}, frozenset(schema.names)
     unfit: dict[str, str] = {}
@@ -487,7 +500,10 @@ def joined(
 
 
 def _join(fields: dict[str, pa.Field], fixed: frozenset[str], columns: FileColumns) -> list[str]:
-    """Add a file's columns to those of a table, all of them or none; what keeps it from that."""
+    """Add a file's columns to those of a table, all of them or none.
+
+    :returns: the reasons why they were not added; empty: they were.
+    """
     if columns.problem:
         return [columns.problem]
     after, problems = {}, []
@@ -514,9 +530,9 @@ def _join(fields: dict[str, pa.Field], fixed: frozenset[str], columns: FileColum
 def refuse_unfit(root: TableRoot, unfit: Mapping[str, str], nothing: str, remedy: str) -> None:
     """Refuse files that do not fit a table.
 
-    :param unfit: why, by key.
-    :param nothing: what was not done, a sentence.
-    :raises TableMismatchError: there are some; names the first of them.
+    :param unfit: the reasons, by key of the file.
+    :param nothing: a sentence that says what was not done.
+    :raises TableMismatchError: there are such files; the message names the first of them.
     """
     if not unfit:
         return
@@ -534,10 +550,11 @@ def refuse_unfit(root: TableRoot, unfit: Mapping[str, str], nothing: str, remedy
 def check_files(
     root: TableRoot, schema: pa.Schema, found: Iterable[tuple[ForeignFile, Known]], remedy: str
 ) -> None:
-    """Refuse to count files of which a table of these columns would not show all.
+    """Refuse files with columns that a table of this schema would not show.
 
     :raises DamagedError: a footer cannot be read.
-    :raises TableMismatchError: a column that the table does not have, or has in another type.
+    :raises TableMismatchError: a file has a column that the table does not have, or has in another
+        type.
     """
     unfit: dict[str, str] = {}
     seen: dict[int, list[str]] = {}

@@ -1,16 +1,16 @@
-"""Tables that other committers wrote: no record says what they are, so their files do.
+"""Tables of other committers, which have no record: their columns are found in their files.
 
-What S3A's committers leave is a folder of Parquet files in Hive directories. Such a table is read
-as any reader that lists would: its files are those a listing shows, its columns those of the
-files, and its partition columns those of the directories' names, typed as Spark types them
-(``PartitioningUtils.inferPartitionColumnValue``): int, long, decimal, double, timestamp, date, else
-string; values of several types become the numeric type that holds all, else strings.
+S3A's committers leave a folder of Parquet files in Hive directories. Such a table is read as any
+reader that lists would read it: its files are those that a listing shows, and its columns are those
+of the files. Its partition columns are those of the directories' names, with the types that Spark
+gives them (``PartitioningUtils.inferPartitionColumnValue``): int, long, decimal, double, timestamp,
+date, else string. Values of several types become the numeric type that holds all, else strings.
 
-A column may come and go from file to file, so the footers of all files are read. What no table can
-hold is refused by file and column. Partition columns may be in the files, too, as Polars writes
-them, where each row has the directory's value.
+Not every file need have every column, so the footers of all files are read. A column that no table
+can hold is refused; the error names the file and the column. Partition columns may also be in the
+files, as Polars writes them, if each row has the directory's value.
 
-It is never written to here: a first job of this package makes a record and takes the files over.
+The table is never written to here: a first job of this package makes a record and adopts the files.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _INSTANT = pa.timestamp("us", "UTC")
 
 @dataclass(frozen=True)
 class ListedTable:
-    """What the files of a folder come to.
+    """A table without a record, as its files show it.
 
     :param schema: all columns, the partition columns last.
-    :param directory: where the files lie; those that are strays are not read.
+    :param directory: the files by partition; strays are not read.
     """
 
     schema: pa.Schema
@@ -65,9 +65,9 @@ class ListedTable:
         )
 
     def of(self, partitions: Collection[str] | None) -> tuple[DataFile, ...]:
-        """The files of these partitions, or all.
+        """Return the files of these partitions; ``None``: of all.
 
-        :param partitions: names as their writer spelled them, or as this package would.
+        :param partitions: partitions' names in the form of their writer, or of this package.
         """
         if partitions is None:
             return self.files
@@ -85,15 +85,15 @@ class ListedTable:
 def read_listed(
     root: TableRoot, read_columns: ReadColumns, as_spelled: bool = False
 ) -> Step[ListedTable | None]:
-    """What lies at a root without a record; ``None`` where there are no data files.
+    """Read the table at a root without a record; ``None``: no data files.
 
     :param read_columns: reads the columns of files.
-    :param as_spelled: make a partition column a string whose directories are not spelled as
-        values of its type would be (``month=01``), so that a table of them can be written to.
-    :raises TableMismatchError: files that are not one table: some partitioned otherwise than
-        others, or columns of one name and types that no type holds together; or the folder belongs
-        to another table format.
-    :raises DamagedError: a file that is not Parquet; or as :func:`list_directory`.
+    :param as_spelled: make a partition column a string if its directories' names are not in the
+        form of its type (``month=01``), so that the table can be written to.
+    :raises TableMismatchError: the files are not one table, since they have different partition
+        columns, or columns of one name whose types have no common type; or the folder belongs to
+        another table format.
+    :raises DamagedError: a file is not Parquet; or as :func:`list_directory`.
     """
     directory = yield from list_directory(root)
     if directory.contradiction is not None:
@@ -105,7 +105,7 @@ def read_listed(
             raise _no_table(root, f"{stray.key} {why}")
         return None
     partition_by = directory.partition_by
-    # The newest have the columns as they are meant now: theirs come first.
+    # The newest files have the columns that are meant now, so their columns come first.
     files = sorted(
         (
             ForeignFile.of(name, item)
@@ -135,12 +135,12 @@ def read_listed(
 
 
 def list_directory(root: TableRoot) -> Step[Directory]:
-    """Data files below a root, by where they lie.
+    """List the data files below a root, by partition.
 
     :raises TableMismatchError: the folder belongs to another table format.
-    :raises DamagedError: a partition's head names files, or a file is of a job of this package: a
-        table whose records are lost is no table of another committer, and may have files that are
-        hidden or replaced. Also where its first job has made it meanwhile.
+    :raises DamagedError: a partition's head has moved, or a job of this package wrote a file. Then
+        this is a table of this package whose records are lost, and it may have files that are
+        hidden or replaced. Also raised if a first job has made the table in the meantime.
     """
     listing = yield from list_objects(root.heads_prefix)
     keys = (key for key in listing.keys if key != root.index_key)
@@ -149,7 +149,7 @@ def list_directory(root: TableRoot) -> Step[Directory]:
         raise table_lost(root)
 
     def every(item: ListedObject) -> bool:
-        refuse_other_format(root, [item.key])  # At once, and not after a million files.
+        refuse_other_format(root, [item.key])  # At once, not after the listing of a million files.
         return True
 
     listing = yield from list_objects(f"{root.prefix}/", wanted=every)
@@ -172,7 +172,7 @@ def _no_table(root: TableRoot, why: str) -> TableMismatchError:
 def _types(
     partitions: Iterable[str], partition_by: Sequence[str], as_spelled: bool
 ) -> list[pa.DataType]:
-    """The type of each partition column, from all its values."""
+    """Return the type of each partition column, from all its values."""
     values: dict[str, set[str]] = {column: set() for column in partition_by}
     for partition in partitions:
         for column, raw in parse_partition(partition):
@@ -187,10 +187,12 @@ def _as_in_files(
     partitions: Iterable[str],
     partition_by: Sequence[str],
 ) -> pa.DataType:
-    """The type of a partition column: that in the files, where all of them hold it, in one type by
-    which all directories are spelled; else ``kind``.
+    """Return the type of a partition column: its type in the files, or ``kind``.
 
-    :param inside: the partition columns that each file holds.
+    The type in the files counts if all files hold the column, in one type, and all directories'
+    names are in that type's form.
+
+    :param inside: for each file, the partition columns that it holds.
     """
     found = {places.field(column).type if column in places.names else None for places in inside}
     own = found.pop() if len(found) == 1 else None
@@ -211,14 +213,14 @@ def _type(column: str, raw: Collection[str], as_spelled: bool) -> pa.DataType:
     schema = pa.schema([pa.field(column, kind)])
     names = [f"{escape(column)}={value}" for value in raw]
     canonical = [canonical_name(name, schema, (column,)) for name in names]
-    # It looks like the type, and is none (30 February), or is spelled otherwise.
+    # A value looks like the type and is invalid (30 February), or has another form.
     if None in canonical or (as_spelled and canonical != names):
         return pa.string()
     return kind
 
 
 def common_type(values: Iterable[str]) -> pa.DataType:
-    """The type of a partition column with these values, nulls left out."""
+    """Return the type of a partition column with these values; nulls are not among them."""
     types = {type_of(value) for value in values}
     if not types:
         return pa.string()
@@ -232,7 +234,7 @@ def common_type(values: Iterable[str]) -> pa.DataType:
 
 
 def type_of(value: str) -> pa.DataType:
-    """The type that Spark sees in one value of a partition column."""
+    """Return the type that Spark infers from one value of a partition column."""
     if _NUMBER.fullmatch(value):
         number = int(value)
         if -_INT <= number < _INT:

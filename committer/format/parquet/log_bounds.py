@@ -1,18 +1,18 @@
-"""Bounds of a file's columns as a Delta log states them, whichever engine wrote the entry.
+"""Bounds of a file's columns from a Delta log, for entries of any engine.
 
 ======================  ===================================================================
-type of the column      what its statistics count for
+type of the column      what is used of its statistics
 ======================  ===================================================================
-whole numbers, texts    their bounds
-dates                   their bounds
-times                   their bounds, a millisecond wider: writers cut times down to one
-decimals of 15 digits   their bounds
+whole numbers, texts    bounds and nulls
+dates                   bounds and nulls
+times                   bounds, a millisecond wider (writers cut times to one), and nulls
+decimals of 15 digits   bounds and nulls
 decimals of more        nulls alone: some writers print decimals as floats
 floats, others, nested  nulls alone: some writers leave NaN out
 ======================  ===================================================================
 
-Nulls are not counted where the bounds are said to be wide. A text that cannot be read says nothing,
-and neither does a value that is not of its column's type.
+The count of nulls is ignored if the statistics say that their bounds are not tight. A text that
+cannot be read, or a value that is not of its column's type, gives no bounds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def logged_bounds(text: str, schema: pa.Schema, names: Collection[str]) -> dict[
     """Read the bounds of some of a file's columns, in the table's types.
 
     :param text: the file's statistics, as JSON; empty: there are none.
-    :param schema: the table's.
+    :param schema: the table's schema.
     """
     if not text:
         return {}
@@ -66,7 +66,7 @@ def _object(stated: Any, name: str) -> Mapping[str, Any]:
 
 
 def _scalar(value: Any, kind: pa.DataType, slack: timedelta) -> pa.Scalar | None:
-    """A bound in its column's type, of a time moved by the slack; ``None``: it says nothing."""
+    """Return a bound in its column's type, a time moved by ``slack``; ``None``: no bound."""
     try:
         plain = _plain(value, kind, slack)
         return None if plain is None else pa.scalar(plain, kind)

@@ -1,4 +1,4 @@
-"""One partition's rows on their way into files: row groups, and where a file ends."""
+"""Writer of one partition's rows: it forms row groups and files."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ..job_spec import FileOptions
 from .batches import positions
 from .file_writer import FileWriter
 
-#: A file ends once it has this share of ``bytes_per_file``: filling it up to the byte would take
-#: ever smaller row groups.
+#: A file ends once it has this share of ``bytes_per_file``: to fill the rest would take smaller and
+#: smaller row groups.
 _FULL = 0.9
 
 
 class PartitionWriter:
-    """Collects a partition's rows into row groups and files.
+    """Collector of a partition's rows into row groups and files.
 
     :param schema: columns of the files.
-    :param options: the limits.
+    :param options: the limits of files and row groups.
     :param open_file: starts the partition's next file.
-    :param buffer_bytes: a row group is written at the latest when so many bytes wait.
+    :param buffer_bytes: a row group is written when this number of bytes waits, or earlier.
     """
 
     def __init__(
@@ -44,22 +44,22 @@ class PartitionWriter:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a file has been opened: else all of the partition's rows are ``waiting``."""
+        """True if a file has been opened; otherwise all rows so far are ``waiting``."""
         return self._file is not None or self._sealed is not None
 
     def open(self) -> FileWriter:
-        """The file that the next row group goes to; begun where there is none."""
+        """Return the file for the next row group; if none is open, open one."""
         if self._file is None:
             self._file = self._open_file()
         return self._file
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows; writes a row group, or ends a file, when a limit is reached."""
+        """Take rows; write a row group, or end a file, when a limit is reached."""
         at = 0
         per_row = batch.nbytes / batch.num_rows if batch.num_rows else 0.0
         while at < batch.num_rows:
             room = self._room(per_row)
-            if room < 1:  # these rows are larger than those before
+            if room < 1:  # These rows are larger than the earlier ones.
                 self.flush()
                 continue
             piece = batch.slice(at, room)
@@ -71,7 +71,7 @@ class PartitionWriter:
                 self.flush()
 
     def flush(self) -> None:
-        """Write what waits as a row group, and end the file if it is full."""
+        """Write the waiting rows as a row group, and end the file if it is full."""
         if not self._rows:
             return
         file = self.open()
@@ -88,23 +88,29 @@ class PartitionWriter:
             self._end_file()
 
     def close(self) -> None:
-        """Write the rest. The last file's answers are left to who finishes it."""
+        """Write the rest, and end the last file without waiting for the store.
+
+        :meth:`settle`, or the file's own ``finish``, waits for it.
+        """
         self.flush()
         self._end_file()
 
     def settle(self) -> None:
-        """Wait for the last file's answers, too."""
+        """Wait until the store has all parts of the last file that has ended."""
         if self._sealed is not None:
             self._sealed.settle()
 
     def _end_file(self) -> None:
         if self._file is not None:
             self._file.seal()
-            self.settle()  # Of the one before: what failed ends the task, and not after all files.
+            self.settle()  # Of the file before: its failure ends the task now, not after all files.
             self._sealed, self._file = self._file, None
 
     def _room(self, per_row: float) -> int:
-        """Rows of so many bytes that fit before something must be written; 0 or less: none."""
+        """Return how many rows fit before a row group must be written; 0 or less: none.
+
+        :param per_row: bytes of one of these rows.
+        """
         options = self._options
         rows = options.row_group_rows - self._rows
         size = self._limit - self.buffered
@@ -120,7 +126,10 @@ class PartitionWriter:
 
 
 def _own(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A small slice of something large as a copy: what waits must not keep the rest in memory."""
+    """Copy a batch that is a small slice of a large one.
+
+    A waiting slice would keep all of the large batch in memory.
+    """
     if batch.get_total_buffer_size() <= 4 * batch.nbytes + 1024:
         return batch
     return batch.take(positions(0, batch.num_rows))

@@ -1,4 +1,4 @@
-"""Reading a table's data files as batches of the table's schema."""
+"""Reader of a table's data files, as batches of the table's schema."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .row_counts import counted_rows
 from .row_filter import RowFilter
 
 _MIB = 1024 * 1024
-#: Up to this size a file is read by one GET whatever is wanted of it.
+#: Up to this size a file is read by one GET, for any columns.
 _SMALL = 8 * _MIB
-#: Up to this size it is read by one GET if all columns are wanted.
+#: Up to this size a file is read by one GET if all columns are wanted.
 _WHOLE = 128 * _MIB
-#: Up to this size it is read by one GET though a filter may leave row groups out.
+#: Up to this size a file is read by one GET although a filter may leave row groups out.
 _FILTERED = 2 * _MIB
 _VERIFY = "Verify the table; something else has written to this key."
-#: Of a file that no job of this package wrote, and that none has changed.
+#: Remedy for a foreign file, which no job of this package has changed.
 _FOREIGN = (
     "No job of this package wrote the file: the table took it over as another program left it, or "
     "it was replaced since. Let that program write it anew, or remove it and load its rows again."
@@ -51,24 +51,24 @@ def read_batches(
     row_filter: RowFilter | None = None,
     rewrites: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one data file, partition columns included.
+    """Yield the rows of one data file, partition columns included.
 
-    A small file is read by one GET, and its checksum compared; of a large one, only what the
-    columns need, one row group at a time. Where no column of the file is needed, it is not read at
-    all: the table has its number of rows on record. A foreign file that the table adopted is cast
-    to the table's schema by name, in whatever case; columns it lacks are null, further ones are
-    left out. With a filter, row groups whose statistics or partition say that none of their rows
-    is wanted are not read.
+    A small file is read by one GET, and its checksum is compared. A large file is read one row
+    group at a time, and only the bytes of the needed columns. If no column of the file is needed,
+    it is not read: the table has its number of rows on record. A foreign file that the table
+    adopted is cast to the table's schema by name, in any case of letters; columns that it lacks are
+    null, further columns are left out. With a filter, row groups are not read if their statistics
+    or their partition show that no row is wanted.
 
     :param driver: carries out requests.
     :param schema: the table's schema.
     :param partition_by: its partition columns.
-    :param file: as the table's state names it.
-    :param columns: which columns, in which order; ``None`` for all of the table's.
-    :param batch_rows: at most so many rows per batch.
-    :param row_filter: which rows; ``None`` for all.
-    :param rewrites: the file goes once its rows are written again, so that one is refused of which
-        the table does not show all.
+    :param file: the file, as the table's state names it.
+    :param columns: the columns to read, in this order; ``None``: all of the table's.
+    :param batch_rows: most rows of a batch.
+    :param row_filter: chooses the rows; ``None``: all.
+    :param rewrites: the file is removed after its rows are written again, so a file with columns
+        that the table does not show is refused.
     :raises InvalidInputError: an unknown column.
     :raises SnapshotGoneError: the object was removed or replaced since.
     :raises DamagedError: it is not the file that was committed.
@@ -105,10 +105,10 @@ def read_batches(
 
 
 class _FileReader:
-    """One Parquet file, opened.
+    """Reader of one open Parquet file.
 
-    :param everything: whether all of its columns are wanted.
-    :param filtered: whether row groups of it may be left out.
+    :param everything: all of its columns are wanted.
+    :param filtered: some of its row groups may be left out.
     """
 
     def __init__(self, driver: Driver, file: DataFile, everything: bool, filtered: bool) -> None:
@@ -127,7 +127,8 @@ class _FileReader:
             # Spark's and Impala's INT96 in nanoseconds would wrap around after 2262.
             self._parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             rows = counted_rows(self._parquet.metadata)
-        # Jobs of this package write by Arrow's calendar, rows from a file with another one too.
+        # Jobs of this package write dates by Arrow's calendar, also if the rows came from a file
+        # with another one.
         footer = self._parquet.metadata.metadata if file.is_foreign else None
         self._calendar = FileCalendar.of(footer)
         self._present = self._parquet.schema_arrow.names
@@ -141,7 +142,7 @@ class _FileReader:
     def row_groups(
         self, row_filter: RowFilter | None, constants: Mapping[str, pa.Scalar]
     ) -> Sequence[int]:
-        """The row groups that may have wanted rows."""
+        """Return the row groups that may have wanted rows."""
         if row_filter is None:
             return range(self._parquet.num_row_groups)
         asked = set(row_filter.columns) - set(constants)
@@ -149,18 +150,21 @@ class _FileReader:
         return row_filter.row_groups(self._parquet, constants, lacking)
 
     def _stored_as(self, name: str) -> str | None:
-        """What a column of the table is called in the file. Others than this package write names
-        in another case, which Spark and Hive do not tell apart."""
+        """Return the name that a column of the table has in the file; ``None``: not there.
+
+        Other programs may write names in another case, which Spark and Hive do not distinguish.
+        """
         if name in self._present or not self._file.is_foreign:
             return name if name in self._present else None
         return find_column(name, self._present)
 
     def refuse_hidden(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
-        """Refuse a foreign file of which a table does not show all, so that it would be lost where
-        the file's rows are written again.
+        """Refuse a foreign file with values that the table does not show.
 
-        :raises TableMismatchError: a column that the table does not have; or rows with another
-            value of a partition column than their directory.
+        They would be lost when the file's rows are written again.
+
+        :raises TableMismatchError: the file has a column that the table does not have or cannot
+            hold, or rows whose partition column differs from their directory.
         """
         shown = {self._stored_as(name) for name in schema.names}
         problems = [f"{name} is not in the table" for name in self._present if name not in shown]
@@ -187,7 +191,7 @@ class _FileReader:
     def batches(
         self, fields: Sequence[pa.Field], batch_rows: int, groups: Sequence[int]
     ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
-        """Rows and columns of each batch, the columns in the table's types."""
+        """Yield the number of rows and the columns of each batch, in the table's types."""
         stored = {field.name: name for field in fields if (name := self._stored_as(field.name))}
         self._check(fields)
         if not stored:
@@ -231,11 +235,11 @@ class _FileReader:
 
     @cached_property
     def _physical_types(self) -> dict[str, list[str]]:
-        """The physical types of each column's leaves, found once a file."""
+        """Physical types of each column's leaves, found once for the file."""
         return physical_types(self._parquet.schema, self._parquet.schema_arrow)
 
     def _rebased(self, name: str, column: pa.Array) -> pa.Array:
-        """A column with the dates and instants that its writer meant."""
+        """Return a column with the dates and instants that its writer meant."""
         if self._calendar.is_gregorian:
             return column
         try:
@@ -250,7 +254,7 @@ class _FileReader:
             ) from error
 
     def _check(self, fields: Sequence[pa.Field]) -> None:
-        """Refuse a file whose columns are not, or cannot become, those wanted."""
+        """Refuse a file whose columns are not the wanted ones, or cannot be cast to them."""
         found = self._annotated[0] if self._file.is_foreign else self._parquet.schema_arrow
         problems: list[str] = []
         for field in fields:
@@ -266,7 +270,7 @@ class _FileReader:
             raise self._misfit(problems)
 
     def _may_lack(self, field: pa.Field) -> bool:
-        """Tell whether the file may lack a column of the table; its rows have null there then."""
+        """Return whether the file may lack a column of the table, which is null in its rows."""
         if self._file.is_foreign or is_later(field):
             return True
         return self._file.may_lack and field.nullable
@@ -283,7 +287,7 @@ class _FileReader:
         return type_differences(field.type, kind, field.name)
 
     def _chunks(self, group: int, names: Iterable[str]) -> Iterator[tuple[int, int]]:
-        """Where the columns' bytes are in a row group."""
+        """Yield the byte ranges of columns in a row group."""
         metadata = self._parquet.metadata.row_group(group)
         prefixes = tuple(f"{name}." for name in names)
         for index in range(metadata.num_columns):
@@ -312,7 +316,10 @@ class _FileReader:
 def _nulls(
     left: int, fields: Sequence[pa.Field], batch_rows: int
 ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
-    """Batches of so many rows, of which no column is in the file."""
+    """Yield batches of nulls, for columns that the file does not have.
+
+    :param left: the number of rows.
+    """
     while left:
         rows = min(left, batch_rows)
         yield rows, {field.name: pa.nulls(rows, field.type) for field in fields}
@@ -321,7 +328,7 @@ def _nulls(
 
 @contextmanager
 def _naming(file: DataFile) -> Iterator[None]:
-    """Errors of Arrow inside are errors of this file."""
+    """Convert Arrow's errors inside this context to errors about the file."""
     try:
         yield
     except DamagedError as error:
@@ -357,7 +364,7 @@ def _read_whole(driver: Driver, file: DataFile) -> bytes:
 
 
 def check_columns(names: Sequence[str], schema: pa.Schema) -> None:
-    """Whether these are columns of a table, each once.
+    """Check that all names are columns of a table, each given once.
 
     :raises InvalidInputError: they are not.
     """
@@ -372,9 +379,9 @@ def check_columns(names: Sequence[str], schema: pa.Schema) -> None:
 def partition_constants(
     partition: str, key: str, schema: pa.Schema, partition_by: Sequence[str]
 ) -> dict[str, pa.Scalar]:
-    """The partition columns' values in all rows of a partition, by column.
+    """Return the values of the partition columns in a partition, by column.
 
-    :param key: of a file in it, for the error.
+    :param key: the key of a file in it, for the error.
     :raises DamagedError: the table has no such partition.
     """
     try:
@@ -391,7 +398,7 @@ def partition_constants(
 def _batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
     if arrays:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
-    # Arrow counts a batch's rows by its columns; without any, by the struct it is made of.
+    # Arrow counts a batch's rows by its columns; without columns, by the struct it is made from.
     return pa.RecordBatch.from_struct_array(
         pa.StructArray.from_buffers(pa.struct([]), rows, [None])
     )

@@ -1,9 +1,9 @@
-"""Content of rows whatever their order: the sum of a 64-bit hash of each.
+"""Content of rows, independent of their order: the sum of a 64-bit hash of each row.
 
-The same rows have the same sum in any order, split or codec. A column that is null does not count,
-nor does the order of columns, nor the width of numbers: rows that are written again by a table's
-later columns have the content that they had. Strings, and what is nested, are hashed value by
-value, each distinct one of a row group once.
+The same rows have the same sum in any order, split or codec. A null value does not count, nor does
+the order of columns, nor the width of integers and floats. So rows that are written again with
+columns that the table got later, or with wider integers and floats, keep their content. Strings and
+decimals are hashed value by value, each distinct value of a batch once; nested values one by one.
 """
 
 from __future__ import annotations
@@ -17,39 +17,42 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 _MASK = 2**64 - 1
-#: Of MurmurHash3's finaliser, by Austin Appleby (public domain): every bit of a number reaches
-#: every bit of what comes out.
+#: Constants of MurmurHash3's finaliser, by Austin Appleby (public domain): every bit of a number
+#: affects every bit of the result.
 _MIX = ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53))
 _U64 = pa.uint64()
 
 
 class RowContent:
-    """Adds up rows as they are written."""
+    """Sum of the hashes of rows, added up while they are written."""
 
     def __init__(self) -> None:
         self._sum = 0
 
     def add(self, rows: pa.Table) -> None:
-        """:param rows: a file's columns, in a table's normalised types."""
+        """Add the hashes of rows.
+
+        :param rows: a file's columns, in a table's normalised types.
+        """
         for batch in rows.to_batches():
             if batch.num_rows and batch.num_columns:
                 self._sum = (self._sum + _sum(_hashes(batch))) & _MASK
 
     @property
     def digest(self) -> str:
-        """The sum so far, as files carry it."""
+        """Sum so far, in the form in which records have it."""
         return f"{self._sum:016x}"
 
 
 def _sum(hashes: pa.Array) -> int:
-    # In halves: Arrow's sum of 64 bits is not said to wrap.
+    # In halves: Arrow does not document that its sum of 64 bits wraps.
     low = _call("sum", _call("bit_wise_and", hashes, _u64(2**32 - 1))).as_py()
     high = _call("sum", _call("shift_right", hashes, _u64(32))).as_py()
     return low + (high << 32)
 
 
 def _hashes(batch: pa.RecordBatch) -> pa.Array:
-    """A hash of each row: of its columns' own, in whatever order these come."""
+    """Return a hash of each row, made from those of its columns in any order."""
     zero = _u64(0)
     every = zero
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -70,7 +73,7 @@ def _mixed(numbers: pa.Array) -> pa.Array:
 
 
 def _numbers(column: pa.Array) -> pa.Array:
-    """64 bits of each value that no two values share, or a hash; anything where it is null."""
+    """Return 64 bits for each value: different for different values, or a hash; any for null."""
     kind = column.type
     if pt.is_boolean(kind) or pt.is_integer(kind):
         if not pt.is_signed_integer(kind):
@@ -103,7 +106,7 @@ def _of_values(column: pa.Array) -> pa.Array:
 
 
 def _plain(value: Any) -> bytes:
-    """A nested value's bytes: of structs in the order of their fields' names."""
+    """Return a nested value's bytes; fields of structs are in the order of their names."""
     if isinstance(value, dict):
         inner: Iterable[bytes] = (
             _plain(name) + _plain(it) for name, it in sorted(value.items()) if it is not None

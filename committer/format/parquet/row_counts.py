@@ -1,4 +1,4 @@
-"""Rows of a Parquet file, as its footer counts them: once for the file, once for each row group."""
+"""Row count of a Parquet file: the footer has one for the file and one for each row group."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 def counted_rows(metadata: pq.FileMetaData) -> int:
     """Return the number of rows of a file.
 
-    :raises pyarrow.ArrowInvalid: the footer contradicts itself. Some readers go by the one count
-        and some by the other, so no number is right.
+    :raises pyarrow.ArrowInvalid: the footer contradicts itself. Some readers use the file's count
+        and some use those of the row groups, so neither is right.
     """
     of_groups = sum(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))
     if metadata.num_rows != of_groups:

@@ -1,13 +1,14 @@
-"""Condition over a table's rows, and what is known of it without reading them.
+"""Filter of a table's rows by a condition, and the rows that it need not read.
 
-What a partition's values, or a row group's statistics, say of its rows is a *guarantee*, an
-expression that is true of each of them. Arrow simplifies the condition by it
-(``Expression::SimplifyWithGuarantee``, reached through a fragment's ``partition_expression``);
-where nothing but false or null is left, no row need be read.
+The values of a partition, or the statistics of a row group, give a *guarantee*: an expression that
+is true for each of its rows. Arrow simplifies the condition by it
+(``Expression::SimplifyWithGuarantee``, reached through a fragment's ``partition_expression``). If
+only false or null is left, no row need be read.
 
-Parquet's statistics leave NaN out (parquet-format, ``ColumnOrder``), and Arrow's own fragments take
-them for whole: ``x != 1`` then loses the NaN beside ones. So a column of floating point gives two
-guarantees, its bounds and NaN, and a row group is left out if neither lets a row through.
+Parquet's statistics leave NaN out (parquet-format, ``ColumnOrder``), and Arrow's own fragments
+treat them as complete: ``x != 1`` then loses a NaN beside ones. So a column of floating point gives
+two guarantees, its bounds and NaN, and a row group is left out if neither of them lets a row
+through.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from .column_bounds import chunk_bounds, flat_columns, has_bounds, is_ordered, r
 from .log_bounds import logged_bounds
 
 T = TypeVar("T")
-#: A condition as users give it: an expression, or pyarrow's and pandas' lists of comparisons.
+#: Type of a condition in a call: an expression, or lists of comparisons as in pyarrow and pandas.
 Filter = pc.Expression | Sequence
 
-#: Characters that a condition may take where it is kept.
+#: Most characters of a condition that is recorded.
 _LONGEST = 20_000
-#: Columns of floating point whose statistics are used: each doubles the guarantees.
+#: Most columns of floating point whose statistics are used: each doubles the guarantees.
 _MOST_FLOATS = 3
 _ASKS_FOR_NAN = re.compile(r"\bnan\b")
 _NULL = re.compile(r"\s*(?P<column>\w+|`[^`]+`)\s+is\s+(?P<not>not\s+)?null\s*", re.IGNORECASE)
@@ -54,12 +55,15 @@ _REMEDY = (
 
 
 class RowFilter:
-    """Tells the rows of a table that are wanted: those of which a condition is true.
+    """Filter for the rows of a table by a condition.
 
-    :param conditions: all must be true: expressions, or lists of comparisons as
-        ``pyarrow.parquet.read_table`` takes them, all of a list, any of a list of lists.
-    :param schema: the table's, partition columns included.
-    :raises InvalidInputError: one is no condition over these columns.
+    It keeps the rows for which the condition is true.
+
+    :param conditions: conditions that all must be true. Each is an expression, or comparisons as
+        ``pyarrow.parquet.read_table`` takes them: all of a list must be true, any of a list of
+        lists.
+    :param schema: the table's schema, partition columns included.
+    :raises InvalidInputError: an invalid condition over these columns.
     """
 
     def __init__(self, conditions: Sequence[Filter], schema: pa.Schema) -> None:
@@ -69,8 +73,11 @@ class RowFilter:
         self._asks_for_nan = _ASKS_FOR_NAN.search(self._text) is not None
 
     def _find_columns(self) -> tuple[str, ...]:
-        """The columns that the condition asks for: of those whose names are in its text, the ones
-        without which it cannot be evaluated."""
+        """Return the columns that the condition uses.
+
+        Of the columns whose names are in its text, they are those without which it cannot be
+        evaluated.
+        """
         try:
             self._schema.empty_table().filter(self._expression)
         except (pa.ArrowException, TypeError) as error:
@@ -87,10 +94,10 @@ class RowFilter:
 
     @cached_property
     def _text(self) -> str:
-        """The condition as Arrow prints it; where it cannot, all names of columns."""
+        """Condition as Arrow prints it; if Arrow cannot print it, all names of columns."""
         try:
             return str(self._expression)
-        except UnicodeDecodeError:  # Arrow cuts long texts off, within a character too.
+        except UnicodeDecodeError:  # Arrow cuts long texts off, even within a character.
             return " ".join(["nan", *self._schema.names])
 
     def _is_evaluated_by(self, names: Sequence[str]) -> bool:
@@ -101,12 +108,13 @@ class RowFilter:
         return True
 
     def encode(self, partition_by: Collection[str]) -> str | None:
-        """A text that :meth:`decode` makes the condition of again; ``None``: it cannot be written
-        down, or is too long.
+        """Return the condition as a text, which :meth:`decode` reads again.
 
-        :param partition_by: columns that partitions will be asked about by.
+        ``None``: it cannot be written as Substrait, or is too long.
+
+        :param partition_by: the partition columns, on whose values it will be tested later.
         """
-        import pyarrow.substrait as ps  # On use: not every build of Arrow has it.
+        import pyarrow.substrait as ps  # Imported on use: not every build of Arrow has it.
 
         asked = {*self.columns} if self.is_about(partition_by) else {*self.columns, *partition_by}
         names = [name for name in self._schema.names if name in asked]
@@ -120,9 +128,9 @@ class RowFilter:
 
     @staticmethod
     def decode(text: str) -> RowFilter:
-        """The condition of a text by :meth:`encode`, over the columns that it knew.
+        """Read a condition from a text by :meth:`encode`, over the columns that it had then.
 
-        :raises ValueError: it is none.
+        :raises ValueError: the text is not a condition.
         """
         import pyarrow.substrait as ps
 
@@ -135,41 +143,46 @@ class RowFilter:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that it knows."""
+        """Columns over which the condition is."""
         return self._schema
 
     def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch that has :attr:`columns`, in the table's types."""
+        """Return the wanted rows of a batch.
+
+        :param batch: a batch with the columns :attr:`columns`, in the table's types.
+        """
         return batch.filter(self._expression)
 
     def drop(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The other rows of a batch: those of which the condition is false or null."""
+        """Return the other rows of a batch: those for which the condition is false or null."""
         return batch.filter(~self._is_true)
 
     def holds(self, table: pa.Table) -> pa.Array:
-        """Of each row of a table whether the condition is true."""
-        import pyarrow.dataset as ds  # On use: it takes a while, and few commands need it.
+        """Return for each row of a table whether the condition is true."""
+        import pyarrow.dataset as ds  # Imported on use: it is slow, and few commands need it.
 
         found = ds.dataset(table).to_table(columns={"holds": self._is_true})
         return pa.concat_arrays(found["holds"].chunks or [pa.array([], pa.bool_())])
 
     @property
     def _is_true(self) -> pc.Expression:
-        """The condition with false in the place of null."""
+        """Condition with false instead of null."""
         coalesce: Any = pc.coalesce  # pyright: ignore[reportAttributeAccessIssue]
         return coalesce(self._expression, pc.scalar(False))
 
     def is_about(self, columns: Collection[str]) -> bool:
-        """Whether the condition asks for no other columns than these."""
+        """Return whether the condition uses only these columns."""
         return set(self.columns) <= set(columns)
 
     def may_keep(self, constants: Mapping[str, pa.Scalar]) -> bool:
-        """Whether rows may be wanted of which some columns have these values; where the condition
-        asks for no others, whether they are."""
+        """Return whether rows with these values of some columns may be wanted.
+
+        If the condition uses only these columns, the answer is exact.
+        """
         may = self._may_hold(_is(pc.field(name), value) for name, value in constants.items())
         if not may or not self.columns or not self.is_about(constants):
             return may
-        # Exact, and twenty times as slow.
+        # This test is exact, and twenty times slower.
         row = {name: pa.array([constants[name]]) for name in self.columns}
         return bool(pa.table(row).filter(self._expression).num_rows)
 
@@ -179,10 +192,10 @@ class RowFilter:
         constants: Mapping[str, pa.Scalar],
         lacking: Collection[str] = (),
     ) -> Sequence[int]:
-        """The row groups of a file that rows may be wanted of.
+        """Return the row groups of a file that may have wanted rows.
 
         :param constants: the values of the partition columns.
-        :param lacking: columns that the file does not have, null in all of its rows.
+        :param lacking: columns that the file does not have: they are null in all of its rows.
         """
         known = [_is(pc.field(name), value) for name, value in constants.items()]
         known += [pc.field(name).is_null() for name in lacking]
@@ -195,7 +208,7 @@ class RowFilter:
         ]
 
     def may_be_in(self, file: DataFile, constants: Mapping[str, pa.Scalar]) -> bool:
-        """Whether rows of a file may be wanted, by what is on record of its columns.
+        """Return whether a file may have wanted rows, by the recorded bounds of its columns.
 
         :param constants: the values of its partition columns.
         """
@@ -209,7 +222,7 @@ class RowFilter:
         return not choices or any(self._may_hold((*known, *one)) for one in product(*choices))
 
     def _few_floats(self, found: Mapping[str, T]) -> Iterator[tuple[str, T]]:
-        """What was found of columns, without that of floating points beyond the first few."""
+        """Yield the items of ``found``, of columns of floating point only the first few."""
         floats = 0
         for name, what in found.items():
             is_floating = pt.is_floating(self._schema.field(name).type)
@@ -218,7 +231,7 @@ class RowFilter:
                 yield name, what
 
     def _with_statistics(self, file: pq.ParquetFile) -> list[tuple[int, pa.DataType, pa.Field]]:
-        """Index, stored type and field of each column whose statistics say something."""
+        """Return index, stored type and field of each column whose statistics can be used."""
         found = {
             name: (leaf, kind, self._schema.field(name))
             for name, (leaf, kind) in flat_columns(file.schema, file.schema_arrow).items()
@@ -245,14 +258,14 @@ class RowFilter:
         return any(self._may_hold((*known, *chosen)) for chosen in product(*choices))
 
     def _may_hold(self, guarantees: Iterable[pc.Expression]) -> bool:
-        """Whether the condition can be true where all of ``guarantees`` are.
+        """Return whether the condition can be true for rows for which all ``guarantees`` are.
 
-        Arrow takes each comparison with NaN for true below a bound (26.0), though none
-        is: a condition that has one says nothing.
+        Arrow (26.0) takes each comparison with NaN for true below a bound, though none is. So a
+        condition with such a comparison can always be true here.
         """
         if self._asks_for_nan:
             return True
-        import pyarrow.dataset as ds  # On use: it loads pandas.
+        import pyarrow.dataset as ds  # Imported on use: it loads pandas.
 
         known = tuple(guarantees)
         guarantee, kind = reduce(and_, known) if known else pc.scalar(True), ds.ParquetFileFormat()
@@ -261,7 +274,7 @@ class RowFilter:
             dataset = ds.FileSystemDataset([nothing], self._schema, kind)
             return next(iter(dataset.get_fragments(self._expression)), None) is not None
         except pa.ArrowException:
-            return True  # An arithmetic error, say, that no row need have.
+            return True  # For example an arithmetic error, which perhaps no row has.
 
 
 def _expression(condition: Filter) -> pc.Expression:
@@ -282,7 +295,7 @@ def _sentence(error: Exception) -> str:
 
 
 class _KeptFilter(RowFilter):
-    """A condition that was kept as a text, which has columns by their numbers."""
+    """Filter by a condition read from a text, which refers to columns by number."""
 
     def _find_columns(self) -> tuple[str, ...]:
         self._schema.empty_table().filter(self._expression)
@@ -300,10 +313,12 @@ def _is(field: pc.Expression, value: pa.Scalar) -> pc.Expression:
 
 
 def comparison(text: str, schema: pa.Schema, name: str) -> pc.Expression:
-    """A comparison of a column with a value, in the column's type: ``op = 'D'``, ``op is null``.
+    """Parse a comparison of a column with a value: ``op = 'D'``, ``op is null``.
 
-    :param name: of the argument, for errors.
-    :raises InvalidInputError: it is none over these columns.
+    The value is cast to the column's type.
+
+    :param name: the argument's name, for errors.
+    :raises InvalidInputError: an invalid comparison over these columns.
     """
     null, compared = _NULL.fullmatch(text), _COMPARED.fullmatch(text)
     found = null or compared

@@ -1,10 +1,10 @@
-"""Rows put in order, however many: sorted on local disk, with a bounded part of them in memory.
+"""Sorting of any number of rows on local disk, with a bounded part of them in memory.
 
-As many rows as fit in memory are sorted at a time and wait on disk, a *run* each. Then all runs are
-gone through at once, from the first rows to the last. How far at a time is said by samples, every
-so many rows of a run: a row that comes before a sample in the order lies in its run before the next
-sample that comes after it. So what is read up to there, and sorted once more, has all rows that
-are to come out, and few others.
+As many rows as fit in memory are sorted at a time and wait on disk; each such part is a *run*. Then
+all runs are read side by side, from the first rows to the last. Samples, taken from each run at
+regular distances, say how far to read at a time: a row that comes before a sample in the order lies
+in its own run before that run's next sample that comes after it. So the rows read up to there,
+sorted once more, include all rows that come out next, and few others.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _NUMBER = ""
 
 
 def check_order(by: Sequence[str], schema: pa.Schema, partition_by: Sequence[str]) -> None:
-    """Whether a table's files can be sorted by columns.
+    """Check that a table's files can be sorted by columns.
 
-    :raises InvalidInputError: they cannot.
+    :raises InvalidInputError: a column is not in the files, nested or named twice, or ``by`` is a
+        text.
     """
     named = [by] if isinstance(by, str) else by
     files = [name for name in schema.names if name not in partition_by]
@@ -47,14 +48,14 @@ def in_order(
     by: Sequence[str],
     most_bytes: int = _RUN_BYTES,
 ) -> Iterator[pa.RecordBatch | pa.Table]:
-    """Rows sorted by columns, ascending, NaN and then null last; as they come where ``by`` is
-    empty.
+    """Yield rows sorted by columns, ascending, NaN and then null last.
 
-    A few times ``most_bytes`` are in memory, if no batch is larger. All rows are on local disk, in
-    a file that is mapped: what of it is resident, the system takes back when it needs room.
+    If ``by`` is empty, rows are yielded as they come. A few times ``most_bytes`` are in memory, if
+    no batch is larger. All rows are on local disk, in a mapped file; the system frees its resident
+    pages when it needs memory.
 
-    :param schema: of the batches.
-    :raises StreamError: there is no room for them in the temporary directory.
+    :param schema: the schema of the batches.
+    :raises StreamError: the temporary directory has no room for the rows.
     """
     if not by:
         yield from batches
@@ -89,11 +90,11 @@ def _runs(
 
 
 def _sorted(rows: pa.Table, by: Sequence[str]) -> pa.Table:
-    return rows.sort_by([(name, "ascending") for name in by])  # Null last is what Arrow does.
+    return rows.sort_by([(name, "ascending") for name in by])  # Arrow puts null last.
 
 
 def _merged(runs: Sequence[pa.Table], by: Sequence[str], most_bytes: int) -> Iterator[pa.Table]:
-    """The rows of sorted runs in one order."""
+    """Yield the rows of sorted runs in one order."""
     size = sum(run.nbytes for run in runs)
     rows = sum(run.num_rows for run in runs)
     step = max(1, rows * most_bytes // max(1, size) // (2 * len(runs) + 1))
@@ -108,7 +109,7 @@ def _merged(runs: Sequence[pa.Table], by: Sequence[str], most_bytes: int) -> Ite
         run, row = last
         end = pc.index(loaded[_NUMBER], starts[run] + row).as_py() + 1
         yield loaded.slice(0, end).drop_columns([_NUMBER])
-        # A copy: a slice would keep what has come out in memory.
+        # A copy: a slice would keep the rows that have come out in memory.
         waiting = [loaded.take(positions(end, loaded.num_rows))]
         del loaded
     for number, run in enumerate(runs):
@@ -118,7 +119,7 @@ def _merged(runs: Sequence[pa.Table], by: Sequence[str], most_bytes: int) -> Ite
 
 
 def _numbered(run: pa.Table, start: int, first: int, end: int) -> pa.Table:
-    """Rows of a run with their number among all."""
+    """Return rows of a run with their numbers among all rows."""
     numbers = positions(start + first, start + end)
     return run.slice(first, end - first).append_column(_NUMBER, numbers)
 
@@ -126,8 +127,10 @@ def _numbered(run: pa.Table, start: int, first: int, end: int) -> pa.Table:
 def _marks(
     runs: Sequence[pa.Table], by: Sequence[str], step: int
 ) -> Iterator[tuple[tuple[int, int], list[int]]]:
-    """The samples, few steps apart, up to which rows come out: each as run and row, and how many
-    rows of each run have to be read for that."""
+    """Yield the samples up to which rows come out at a time, a few steps apart.
+
+    Each is given as run and row, with the number of rows of each run that must be read for it.
+    """
     rows = [range(step - 1, run.num_rows, step) for run in runs]
     found = [(number, row) for number, sampled in enumerate(rows) for row in sampled]
     if not found:

@@ -1,9 +1,9 @@
-"""Rows that wait on local disk until a task has room to write their partition.
+"""Spill file: rows that wait on local disk until a task has room to write their partition.
 
-One Arrow file per task. It is written in runs: what has gathered in memory is ordered by
-partition and appended. Reading a partition back maps the file and slices the runs; nothing is
-copied. The file has no name (it is unlinked as soon as it is made), so that not even a killed
-process leaves it behind: Spark kills tasks without running any ``finally``.
+There is one Arrow file for each task. It is written in runs: the rows gathered in memory are
+ordered by partition and appended. To read a partition back, the file is mapped and the runs are
+sliced; nothing is copied. The file has no name (it is unlinked as soon as it is made), so not even
+a killed process leaves it behind: Spark kills tasks without running any ``finally``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import pyarrow as pa
 from ...errors import StreamError
 
 _MIB = 1024 * 1024
-#: What a batch takes in memory besides its values: many tiny ones must not pass for nothing.
+#: Bytes that a batch takes in memory besides its values, so that many tiny batches count, too.
 BATCH_OVERHEAD = 2048
 
 
 class Spill:
-    """Rows by partition, on disk. Reads may come from several threads, writes from one.
+    """Rows by partition, on disk. Several threads may read, one may write.
 
     :param schema: the rows' columns.
-    :param buffer_bytes: gathered in memory before a run is written.
+    :param buffer_bytes: bytes gathered in memory before a run is written.
     :param batch_rows: rows per batch of the file.
     """
 
@@ -54,7 +54,7 @@ class Spill:
 
     @property
     def partitions(self) -> list[str]:
-        """The partitions that have rows here, sorted."""
+        """Partitions that have rows here, sorted."""
         return sorted(self._gathered.keys() | self._runs.keys())
 
     @property
@@ -73,12 +73,12 @@ class Spill:
             self._write_run()
 
     def seal(self) -> None:
-        """End writing; must precede :meth:`read`.
+        """End the writing; to be called before :meth:`read`.
 
         :raises StreamError: rows cannot be written to local disk.
         """
         if not self._runs:
-            return  # all in memory: no file is needed
+            return  # All rows are in memory: no file is needed.
         self._write_run()
         try:
             self._writer.close()
@@ -89,7 +89,7 @@ class Spill:
         self._reader = pa.ipc.open_file(pa.py_buffer(mapped))
 
     def read(self, partition: str) -> Iterator[pa.RecordBatch]:
-        """A partition's rows, in the order they came."""
+        """Yield a partition's rows, in the order in which they came."""
         yield from self._gathered.get(partition, ())
         for start, count in self._runs.get(partition, ()):
             end = start + count
@@ -104,15 +104,15 @@ class Spill:
                 index += 1
 
     def close(self) -> None:
-        """Forget everything and free the disk space. May be repeated."""
+        """Drop all rows and free the disk space. May be repeated."""
         self._gathered, self._runs, self._starts = {}, {}, []
-        self._reader = self._writer = None  # the mapping goes with the last slice of it
+        self._reader = self._writer = None  # The mapping ends with the last slice of it.
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _write_run(self) -> None:
-        """Append what has gathered, ordered by partition."""
+        """Append the gathered rows to the file, ordered by partition."""
         gathered, self._gathered, self._gathered_bytes = self._gathered, {}, 0
         batches: list[pa.RecordBatch] = []
         for partition in sorted(gathered):

@@ -1,7 +1,7 @@
-"""Splitting batches by partition, with Arrow's kernels: no row is ever touched in Python.
+"""Splitter of batches by partition, with Arrow's kernels: no code in Python runs for each row.
 
-Each partition column is dictionary-encoded; the codes of all columns are combined into one per
-row. Only the distinct combinations are turned into directory names.
+Each partition column is dictionary-encoded. The codes of all columns are combined into one code for
+each row. Only the distinct combinations are converted to directory names.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -24,12 +24,12 @@ _FEW = 256
 
 
 class Splitter:
-    """Splits batches of a table into the rows of each partition.
+    """Splitter of a table's batches into the rows of each partition.
 
     :param schema: the table's normalised schema.
     :param partition_by: its partition columns, outermost first; may be empty.
-    :param keep: leave the partition columns in the rows, null where a text is empty, since null and
-        the empty text share a partition.
+    :param keep: leave the partition columns in the rows. An empty text becomes null there, since
+        null and the empty text share a partition.
     """
 
     def __init__(self, schema: pa.Schema, partition_by: Sequence[str], keep: bool = False) -> None:
@@ -43,14 +43,14 @@ class Splitter:
         ]
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The batch's rows by partition, in the order of each partition's first row.
+        """Split a batch by partition, in the order of each partition's first row.
 
-        All paths are made before the first pair is yielded, so that an impossible value stops
-        the batch as a whole. Rows keep their order within a partition. A path can come twice:
-        null and the empty string share one. A part may be a slice of something larger.
+        All paths are made before the first pair is yielded, so an impossible value stops the batch
+        as a whole. Rows keep their order within a partition. A path can come twice: null and the
+        empty string share one. The rows may be a slice of a larger batch.
 
-        :param batch: columns of the schema given, in that order.
-        :returns: pairs of the partition's path and its rows, without the partition columns unless
+        :param batch: a batch with the columns of the given schema, in that order.
+        :returns: pairs of a partition's path and its rows, without the partition columns unless
             these are kept.
         :raises InvalidInputError: a value that no directory can hold.
         """
@@ -73,7 +73,7 @@ class Splitter:
         yield from _take_each(data, codes, paths)
 
     def _encode(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[str]]:
-        """A code per row, and each code's path."""
+        """Return a code for each row, and the path of each code."""
         codes, parts = _encode_column(self._columns[0], batch.column(self._columns[0]))
         paths = [f"{self._names[0]}={part}" for part in parts]
         for column, name in zip(self._columns[1:], self._names[1:], strict=True):
@@ -91,7 +91,7 @@ class Splitter:
 
 
 def partition_paths(rows: pa.RecordBatch, partition_by: Sequence[str]) -> pa.Array:
-    """The path of the partition that each row belongs to.
+    """Return the path of each row's partition.
 
     :raises InvalidInputError: a value that no directory can hold.
     """
@@ -102,10 +102,10 @@ def partition_paths(rows: pa.RecordBatch, partition_by: Sequence[str]) -> pa.Arr
 
 
 def _encode_column(column: str, values: pa.Array) -> tuple[pa.Array, list[str]]:
-    """A 64-bit code per row, and each code's directory value."""
+    """Return a 64-bit code for each row, and the directory value of each code."""
     kind = values.type
     if pt.is_floating(kind):
-        # By bits: 0.0 and -0.0 are different directories whatever a hash table thinks.
+        # By bits: 0.0 and -0.0 are different directories, though a hash table may find them equal.
         values = values.view(pa.int32() if pt.is_float32(kind) else pa.int64())
     encoded = values.dictionary_encode(null_encoding="encode")
     distinct = encoded.dictionary
@@ -120,7 +120,8 @@ def _take_each(
     order = pc.array_sort_indices(codes)  # stable
     counted = pc.value_counts(codes)
     counts = dict(zip(*(counted.field(i).to_pylist() for i in (0, 1)), strict=True))
-    # A take per partition costs a kernel call per column; one for all costs memory kept longer.
+    # A take for each partition costs a kernel call for each column. One take for all partitions
+    # keeps all rows in memory for longer.
     few = len(paths) <= _FEW
     rows = None if few else data.take(order)
     start = 0

@@ -1,4 +1,4 @@
-"""Writer of one task attempt: rows in, pending files out."""
+"""Writer of one task attempt: it turns rows into pending files."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from .spill import BATCH_OVERHEAD, Spill
 from .splitter import Splitter
 
 _MIB = 1024 * 1024
-#: Rows that wait for their row group, over all open partitions of a task.
+#: Bytes of rows that wait for their row group, over all open partitions of a task.
 _BUFFER_BYTES = 128 * _MIB
-#: Batches are gathered to about this size before they are split by partition: Spark's have
-#: 10,000 rows, and splitting costs per batch and partition, not per row.
+#: Batches are gathered to about this size before they are split by partition. Spark's have 10,000
+#: rows, and a split costs time for each batch and partition, not for each row.
 _STAGE_BYTES = 16 * _MIB
-#: Where there is nothing to split, only tiny batches are gathered.
+#: The same without partitions: there is nothing to split, so only tiny batches are gathered.
 _STAGE_BYTES_UNPARTITIONED = 1 * _MIB
-#: An open partition that got no rows for so many splits makes room for another: data sorted by
-#: partition is then written without spilling.
+#: An open partition without rows in this number of splits makes room for another, so data sorted by
+#: partition is written without spilling.
 _IDLE_SPLITS = 4
-#: Files closed at once: encoding them takes time, and parts may have to wait for others.
+#: Files closed at once: their encoding takes time, and parts may have to wait for others.
 _THREADS = 8
 
 
@@ -49,39 +49,41 @@ def _key_by_task(root: TableRoot, job: str, task: int, partition: str, number: i
 
 
 class TaskWriter:
-    """Writes one task attempt's rows as pending files. Used by one thread.
+    """Writer of one task attempt's rows as pending files. For use by one thread.
 
     Rows are split by partition. At most ``options.max_open_partitions`` partitions have an open
-    file; rows of further ones wait in a spill file and are written at :meth:`close`, as are those
-    of partitions that would have row groups of less than 16 MiB for want of memory. Memory:
-    about 16 MiB being split, 128 MiB waiting for row groups, 32 MiB on their way to the spill
-    file, besides what the streams hold.
+    file. Rows of further partitions wait in a spill file and are written at :meth:`close`; so are
+    the rows of partitions whose row groups would have less than 16 MiB for lack of memory. Memory:
+    about 16 MiB being split, 128 MiB waiting for row groups, 32 MiB on their way to the spill file,
+    besides what the streams hold.
 
-    Any error, an interrupt included, aborts all uploads of the attempt, finished ones too;
-    what could not be aborted is noted on the error. After that, or after :meth:`abort`, the
-    writer takes nothing more.
+    Any error, even an interrupt, aborts all uploads of the attempt, also finished ones. A note on
+    the error names each upload that could not be aborted. After that, or after :meth:`abort`, the
+    writer takes no more rows.
 
-    :param root: the table's place.
+    :param root: the table's location.
     :param job: the job's id.
     :param task: the task's number.
-    :param attempt: unique among the task's attempts.
-    :param schema: the table's normalised schema, partition columns included. Its metadata goes
-        to the files' footers.
+    :param attempt: a number that is unique among the task's attempts.
+    :param schema: the table's normalised schema, partition columns included. Its metadata is
+        written to the files' footers.
     :param partition_by: the partition columns, outermost first.
-    :param options: how files are written.
+    :param options: the options of the files.
     :param open_stream: opens an output stream of delayed visibility for a key.
-    :param allowed_partitions: the only partitions rows may be for; ``None`` for any.
-    :param narrowed: rows for any other of these are left out, and counted; ``None``: none are.
-    :param absent: columns that the rows may lack; they are null then.
-    :param sorted_by: columns that the rows come sorted by: files say so.
-    :param key_of: the key of a file, by its partition and its number there; ``None``: in the
-        partition's directory, by the task's number.
-    :param keep_partition_by: files hold the partition columns, too: no directory tells them.
-    :param describe: what a file's footer says, for the summary of the pending file; ``None``: the
-        bounds of its first columns.
-    :param at_end: called when all files are uploaded, where there are any; what it raises aborts
-        them.
-    :raises InvalidInputError: options that cannot be right.
+    :param allowed_partitions: the only partitions that rows may be for; ``None``: any.
+    :param narrowed: rows for any other partitions than these are left out, and counted; ``None``:
+        no rows are.
+    :param absent: columns that the rows may lack; they become null.
+    :param sorted_by: columns by which the rows come sorted; the files record it.
+    :param key_of: makes the key of a file from its partition and its number there; ``None``: the
+        key is in the partition's directory, and has the task's number.
+    :param keep_partition_by: the files hold the partition columns, too, since no directory has
+        their values.
+    :param describe: makes the summary of a pending file from its footer; ``None``: the bounds of
+        its first columns.
+    :param at_end: called when all files are uploaded, if there are any; if it raises, the files are
+        aborted.
+    :raises InvalidInputError: invalid options.
     """
 
     def __init__(
@@ -136,12 +138,12 @@ class TaskWriter:
         self._result: TaskResult | None = None
 
     def write(self, rows: Any) -> None:
-        """Take rows; their columns are matched by name, and cast where nothing is lost.
+        """Take rows; match their columns by name, and cast them if nothing is lost.
 
-        :param rows: as :func:`.given_rows.batches_of` takes them.
+        :param rows: rows in any form that :func:`.given_rows.batches_of` accepts.
 
-        Rows may be gathered first: what is wrong with them can surface at a later call, but
-        always before any of them is uploaded.
+        Rows may be gathered first. So an error in them may be raised by a later call, but always
+        before any of them is uploaded.
 
         :raises InvalidInputError: other columns than the table's, a value that would change,
             or a partition that is not allowed or cannot be a directory.
@@ -157,10 +159,10 @@ class TaskWriter:
             self._fail(error)
 
     def close(self) -> TaskResult:
-        """Write what is left and wait until the store has all of it. May be repeated.
+        """Write the remaining rows and wait until the store has all files. May be repeated.
 
-        :returns: the attempt's files, by key; none if no row came.
-        :raises: what :meth:`write` and ``at_end`` raise.
+        :returns: the attempt's files, sorted by key; empty if no row came.
+        :raises: the errors of :meth:`write` and ``at_end``.
         """
         if self._result is not None and self._state == "closed":
             return self._result
@@ -183,9 +185,10 @@ class TaskWriter:
         return self._result
 
     def abort(self) -> tuple[Exception, ...]:
-        """Abort the attempt's uploads, those of a closed writer too. May be repeated.
+        """Abort the attempt's uploads, even those of a closed writer. May be repeated.
 
-        :returns: what may be left in the store, invisible, until purge finds it.
+        :returns: an error for each upload that may stay in the store, invisible, until purge finds
+            it.
         """
         if self._state == "aborted":
             return ()
@@ -211,8 +214,11 @@ class TaskWriter:
             )
 
     def _fail(self, error: BaseException) -> NoReturn:
-        """Abort, and raise ``error`` whatever comes of that; or, of an attempt whose uploads went
-        since its job is over, that it is late."""
+        """Abort the attempt and raise ``error``, with failed aborts as its notes.
+
+        If the uploads are missing because the job is over, :class:`TaskLateError` is raised
+        instead.
+        """
         for left in self.abort():
             error.add_note(f"Also, aborting an upload of this task failed: {left}")
         if isinstance(error, StreamError) and self._at_end is not None:
@@ -228,7 +234,7 @@ class TaskWriter:
         if not batch.num_rows:
             return
         if not self._partitioned and not self._open:
-            # There are rows for the one file: its upload is created while the others come.
+            # There are rows for the one file: its upload is created while more rows come.
             writer = self._partition_writer(UNPARTITIONED, _BUFFER_BYTES)
             writer.open()
             self._open[UNPARTITIONED] = (writer, self._splits)
@@ -238,7 +244,7 @@ class TaskWriter:
             self._split()
 
     def _split(self) -> None:
-        """Hand the staged rows to their partitions."""
+        """Pass the staged rows to the writers of their partitions."""
         if not self._staged:
             return
         staged = self._staged
@@ -268,7 +274,7 @@ class TaskWriter:
                 self._left_out += rows.num_rows
 
     def _route(self, partition: str, rows: pa.RecordBatch) -> None:
-        """Give rows to the partition's open writer, to a new one, or to the spill."""
+        """Pass rows to the partition's open writer, to a new one, or to the spill file."""
         found = self._open.pop(partition, None)
         if found is None:
             waits = partition in self._spill or partition in self._evicted
@@ -298,9 +304,11 @@ class TaskWriter:
         return True
 
     def _free_memory(self) -> None:
-        """Write the largest row group; where that is a small one, let the partition with the
-        fewest rows wait on disk instead, if it has no file yet: a column's values are compressed
-        together with those of their row group."""
+        """Write the largest row group, or move the smallest partition without a file to disk.
+
+        The latter only if the largest row group is small, and such a partition exists. Small row
+        groups are avoided, since a column's values are compressed within their row group.
+        """
         largest = max((writer for writer, _ in self._open.values()), key=lambda w: w.buffered)
         unbegun = [name for name, (writer, _) in self._open.items() if not writer.has_begun]
         if largest.buffered >= _BUFFER_BYTES // _THREADS or not unbegun:
@@ -358,11 +366,11 @@ class TaskWriter:
             finally:
                 for future in futures:
                     future.cancel()
-        # Out of the pool: whatever had begun has ended, so that aborting sees every upload.
+        # Outside the pool: all work that had begun has ended, so an abort sees every upload.
         _raise_first([f.exception() for f in futures if not f.cancelled()])
 
     def _finished(self) -> list[PendingFile]:
-        """The attempt's files, once the store has all of each."""
+        """Wait until the store has all parts of each file, and return the files."""
         found: list[PendingFile] = []
         failures: list[BaseException | None] = []
         for file in self._files:
@@ -382,7 +390,7 @@ class TaskWriter:
 
 
 def _raise_first(failures: Iterable[BaseException | None]) -> None:
-    """Raise the first failure, if there is one, with the others as its notes."""
+    """Raise the first failure, if any, with the others as its notes."""
     found = [failure for failure in failures if failure is not None]
     for other in found[1:]:
         found[0].add_note(f"Also, another file of this task failed: {other}")
@@ -391,7 +399,7 @@ def _raise_first(failures: Iterable[BaseException | None]) -> None:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A large batch in slices: casting and splitting copy what they are given."""
+    """Slice a large batch: a cast or a split copies all the rows that it is given."""
     count = -(-_size(batch) // (2 * _STAGE_BYTES))
     rows = max(1, -(-batch.num_rows // max(1, count)))
     for start in range(0, batch.num_rows, rows):
@@ -401,5 +409,5 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _size(batch: pa.RecordBatch) -> int:
     try:
         return batch.nbytes
-    except pa.ArrowTypeError:  # Of views before pyarrow 19; this counts what a slice lies in.
+    except pa.ArrowTypeError:  # For views before pyarrow 19; a slice counts with its whole buffers.
         return batch.get_total_buffer_size()
