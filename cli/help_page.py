@@ -1,4 +1,4 @@
-"""Page of ``--help``: the commands under headings, each in one paragraph."""
+"""Page of ``--help``: the commands under headings, each with its first paragraph."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def recover(
 def verify(table: Url, as_json: AsJson = False) -> None:
     """Compare the files that the heads, or a Delta table's log, name with those in the store.
 
-    For heads it also compares the columns of files that other programs wrote with the table's.
+    For heads it also compares the table's columns with those of files from other programs.
     """
     opened = open_table(table)
     with counting("footers read") as progress:

@@ -90,7 +90,8 @@ class SettlingRerun:
 
     @property
     def state(self) -> str:
-        """A digest of the rerun and the versions it replaces, different for each conflict there."""
+        """A digest of the rerun and the versions that it replaces, different for each conflict
+        there."""
         said = [self.table.root.url, self.key, dict(self.versions)]
         told = json.dumps(said + [self.committer] * bool(self.committer))
         return sha256(told.encode()).hexdigest()[:32]
