@@ -260,7 +260,7 @@ class ReadableTable(StatefulTable):
         return self.run(history(self._context, most_jobs))
 
     def partition_history(self, partition: str, recent: Sequence[SeenJob] = ()) -> PartitionHistory:
-        """Read the jobs that changed a partition, as records lead back to them, and what it holds.
+        """Read what a partition holds, and the jobs that changed it, if records lead back to them.
 
         :param partition: a name as :meth:`overview` gives it.
         :param recent: jobs of an overview, which need not be read again.

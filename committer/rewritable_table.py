@@ -115,9 +115,9 @@ class RewritableTable(ReadableTable):
         window: float = 3600.0,
         since: float = 604800.0,
     ) -> Resolution:
-        """Make a partition hold only the rows of chosen jobs, by a job that writes them again.
+        """Make a partition keep the rows of only some of the jobs that changed it lately.
 
-        The choice is among the jobs that changed the partition lately.
+        A job writes the rows to keep again.
 
         :param partition: its path, ``day=2013-01-01``.
         :param keep: ``["newest"]``, ``["all"]``, or job ids, of the jobs that changed it within a

@@ -34,9 +34,9 @@ class StatefulTable(ABC):
 
     @contextmanager
     def held_against(self, state: Snapshot) -> Iterator[None]:
-        """Turn a mismatch of columns into a conflict if the table has changed since a state.
+        """Turn a columns mismatch into a conflict if the table has changed since a state was read.
 
-        For a job whose columns are those of the state that was read.
+        For a job whose columns are those of the state.
 
         :raises CommitConflictError: it has changed; nothing of the job is visible.
         """

@@ -286,6 +286,7 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         is a difference.
 
         :param progress: called with the number of footers that are read, and of all.
+        :returns: empty if there are none.
         :raises InvalidInputError: a table of coordination *none*, which has no record of its files.
         """
         context = replace(self._context, read_columns=self._footers.reporting(progress).read)

@@ -97,8 +97,8 @@ class TendedTable(ReadableTable):
     def gc(self, older_than: float = KEPT_FOR, apply: bool = False) -> GcReport:
         """Make the table's records small. No answer about rows, jobs or runs changes.
 
-        It folds what heads have named for long, condenses the decisions behind it, and removes
-        objects that no record names.
+        It folds old decisions that heads name, condenses them, and removes objects that no record
+        names.
 
         :param older_than: seconds, by the store's clock, for which decisions, runs' failures and
             what was replaced stay whole. Only convenience depends on it.

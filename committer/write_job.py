@@ -291,7 +291,7 @@ class WriteJob:
         return [*self._taken, own] if own.files else list(self._taken)
 
     def _abort(self, opened: OpenedJob) -> tuple[JobState, str]:
-        """Abort the job; return its state after that, and an error of the abort."""
+        """Abort the job; return its state after that, and the error's text if the abort failed."""
         try:
             self._termination.defer()
             if self._termination.expired:

@@ -101,7 +101,7 @@ def _read_back(
     """Read the commit decision of a job whose abort decision could not be written.
 
     :returns: ``None``: there is no commit decision, or it cannot be read either.
-    :raises CommitStateUnknownError: another process holds claims of the job, which has not decided.
+    :raises CommitStateUnknownError: the job is undecided, and another process holds claims of it.
     """
     try:
         holders = yield from _holders(context, job, slots)

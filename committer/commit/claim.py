@@ -111,7 +111,8 @@ def claim_all(
     order. So a job that meets another job's claim in the parallel round first releases its own
     claims.
 
-    :raises CommitConflictError: a slot changed since the job opened, under ``on_conflict=fail``.
+    :raises CommitConflictError: a slot changed since the job opened, and ``on_conflict`` or a plan
+        refuses that.
     :raises SupersededRunError: other runs supersede the job in some partitions, and the job leaves
         none out; or they do so in all partitions.
     :raises JobFencedError: another process aborted this job meanwhile.

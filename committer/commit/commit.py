@@ -221,9 +221,9 @@ def _come_meanwhile(
 ) -> Step[list[str]]:
     """Find partitions that a replace of the whole table, or by a condition, has not claimed yet.
 
-    It is called once the job has claimed the others. Another job that changes one of those and a
-    new partition is before this job in both, or after it in both: if it is before, its claim on the
-    new head was there before this job got the other one.
+    It is called once the job has claimed the others. Another job that changes a claimed and a new
+    partition is before this job in both, or after it in both: if it is before, its claim on the new
+    head was there before this job got the claimed one.
     """
     if not opened.spec.empties_unnamed or not opened.partition_by or opened.narrowed is not None:
         return []

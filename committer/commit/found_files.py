@@ -135,7 +135,7 @@ def check_no_buckets(root: TableRoot, directory: Directory) -> None:
     Spark fails every query that groups or joins by the buckets once a file's name has no bucket
     (``INVALID_BUCKET_FILE``).
 
-    :raises TableMismatchError: there are some.
+    :raises TableMismatchError: there are bucket files.
     """
     items = (item for items in directory.partitions.values() for item in items)
     bucket = next((item.key for item in items if _BUCKET.search(item.key)), None)

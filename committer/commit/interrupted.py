@@ -17,7 +17,7 @@ _lock = threading.Lock()
 def fate(job: str, table: str, state: JobState, cause: str = "") -> str:
     """Describe in a sentence or two what became of a job, and what to do.
 
-    :param state: the job's state, if this process knows it.
+    :param state: the job's state as this process knows it.
     :param cause: why this process does not know it, or why something is left to do.
     """
     why = f" ({printable(cause)})" if cause else ""
@@ -40,7 +40,7 @@ def fate(job: str, table: str, state: JobState, cause: str = "") -> str:
 
 
 class JobInterrupted(KeyboardInterrupt):
-    """Ctrl-C while a job was committed. Says whether the job is committed.
+    """Ctrl-C during a job's commit. Says whether the job is committed.
 
     A ``KeyboardInterrupt``, so that programs that end on Ctrl-C still do.
 

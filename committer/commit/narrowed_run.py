@@ -1,11 +1,11 @@
-"""Narrowing: a plan lets a run load its partitions again, all or some, as they were at the plan.
+"""Narrowing: a plan lets a run load its partitions again, all of them or some.
 
 The planner writes a :class:`.Narrowing` under the run's key, and clears the run's task. The job
 that then opens under the key finds the record and binds it to its own clear of the task. It leaves
 out rows of other partitions, and leaves those partitions alone, unless the record lets the run load
 all of them. If the record is about a conflict, the run settles it. In either case, changes by
 others since the plan are a conflict. Only jobs that repeat a run read the record; and, if it
-settles a conflict, the first job of a run.
+settles a conflict, also the first job of a run.
 """
 
 from __future__ import annotations

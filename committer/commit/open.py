@@ -89,7 +89,7 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
 
 
 def checked(context: Context, spec: JobSpec) -> JobSpec:
-    """Check a job's specification without a request, and return it with the table's column types.
+    """Check a job's specification without a request; return it with column types that tables store.
 
     :raises UnsupportedTypeError: a column has no type that a file could hold.
     :raises InvalidInputError: options or columns are invalid.
@@ -189,7 +189,7 @@ def _sure_heads(
 ) -> Step[dict[str, HeadState]]:
     """Read the heads that the job will certainly claim, to spare its commit reading them.
 
-    Kept are those without a claim that are still as listed; none are read if they are many. The
+    Only heads without a claim that are still as listed are returned; none if they are many. The
     claim itself reports what cannot be read here.
     """
     sure = sorted(spec.sure_partitions(listing.heads))

@@ -1,9 +1,9 @@
 """Other jobs in a job's way: the job waits for them, and fences them after a long silence.
 
-A committed job may be in the way that cannot be finished, or one of which it is unknown whether it
-was fenced. That does not make the caller's own job committed or unknown: it has decided nothing. So
-the errors of other jobs are raised as theirs (:class:`.OtherJobError`), and say what holds for the
-caller's job.
+The job in the way may be committed and impossible to finish, or it may be unknown whether it was
+fenced. That does not make the caller's own job committed or unknown: it has decided nothing. So
+errors about other jobs are raised as :class:`.OtherJobError`, and say what holds for the caller's
+job.
 """
 
 from __future__ import annotations

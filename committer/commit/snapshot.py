@@ -383,12 +383,13 @@ def _without_heads(
     older: Mapping[str, Sequence[ListedObject]],
     asked: Collection[str] | None,
 ) -> Step[tuple[dict[str, tuple[DataFile, ...]], dict[str, DamagedError]]]:
-    """Find the files of partitions whose heads never moved; an error for each lost head.
+    """Find the files of partitions whose heads never moved; find lost heads among them.
 
     Files from before the table count in a table over such files. In other tables partitions are
     listed only if nothing else would show a lost head.
 
     :param told: partitions that heads or the index know.
+    :returns: the files by partition; an error for each partition whose head is lost.
     """
     if view.table.unadopted:
         return (yield from files_without_heads(view.context, older))
@@ -407,7 +408,7 @@ def _without_heads(
 
 
 def _lost(view: _View, decisions: Iterable[Decided]) -> dict[str, DamagedError]:
-    """Find partitions without their heads, by the index and the decisions that were read."""
+    """Find partitions with lost heads, by the index and the decisions that were read."""
     root = view.context.root
     known = [
         KnownVersion(change.partition, change.base_version + 1, named_by(root, it.decision.job))

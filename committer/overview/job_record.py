@@ -24,7 +24,7 @@ class JobRecord:
     :param narrows: the run's job before, if a plan let this job load only some of that job's
         partitions again; ``None``: it loaded all of its run's.
     :param emptied: partitions that it replaced by nothing, each with the partition's version after
-        that; ``None``: not on record.
+        that; ``None``: that version is not on record.
     :param before: if it loaded only some partitions again: those that the run's jobs before had
         written.
     """

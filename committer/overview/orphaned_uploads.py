@@ -23,12 +23,12 @@ _SHOWN = 50
 class OrphanedUploads:
     """Uploads below a table that cost money and are of no use.
 
-    :param uploads: the first of them.
+    :param uploads: the first of those that ``count`` counts.
     :param count: how many were made by jobs of this package, holding ``bytes``.
     :param foreign: how many other programs made, over a day old, holding ``foreign_bytes``; another
         program may still need them.
-    :param needed: how many others there are, holding ``needed_bytes``: a live or committed job
-        needs them, or they are foreign and younger.
+    :param needed: how many others there are, holding ``needed_bytes``: a live or committed job may
+        need them, or they are foreign and younger.
     :param refused: why they cannot be listed; ``""`` if they can.
     """
 

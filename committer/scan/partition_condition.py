@@ -1,4 +1,4 @@
-"""Condition for partitions, as a collection without an enumeration; and the files that fit it."""
+"""Condition on partitions, as a collection that answers ``in``; and the files with wanted rows."""
 
 from __future__ import annotations
 

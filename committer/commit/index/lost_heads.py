@@ -119,11 +119,12 @@ def foreign_files(
 def files_without_heads(
     context: Context, listed: Mapping[str, Sequence[ListedObject]]
 ) -> Step[tuple[dict[str, tuple[DataFile, ...]], dict[str, DamagedError]]]:
-    """Return the files of partitions that never had a moved head, and an error for each lost head.
+    """Return the files of partitions whose heads never moved; find lost heads among them.
 
     :param listed: the data files of such partitions. Files from before the table count only if they
         were listed *before* the heads were. A head that has not moved afterwards had not moved
         then, so no file of a job of this package lay there.
+    :returns: the files by partition; an error for each partition whose head is lost.
     """
     found = yield from All(
         tuple(or_damage(foreign_files(context, name, items)) for name, items in listed.items())

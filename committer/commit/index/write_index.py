@@ -29,10 +29,10 @@ _ONE_IN = 64
 
 
 def is_behind(listing: HeadListing, limits: Limits) -> bool:
-    """Return whether the index is due: it is missing or outdated, and reading the heads costs more.
+    """Return whether the index should be written now.
 
-    It is missing although the table has many heads, or many heads have changed since it was
-    written. Few heads are read faster than the index.
+    It should if the table has many heads and no index, or if many heads have changed since the
+    index was written. A few heads are read faster than the index.
     """
     if listing.index is None:
         return len(listing.heads) >= limits.heads_without_index

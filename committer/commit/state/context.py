@@ -40,8 +40,8 @@ class Waiting:
 class Limits:
     """Limits of the sizes of records.
 
-    :param decisions_per_head: the most decisions that a head names. The next move folds them into a
-        manifest.
+    :param decisions_per_head: the most decisions that a head names. A move that would exceed it
+        folds them into a manifest.
     :param merged_below: a new manifest takes up older ones that have at most so many times as many
         files.
     :param files_per_object: files and removals that a decision object holds before its partitions

@@ -190,8 +190,8 @@ def _probe_create(key: str) -> Step[bool]:
 def _probe_race(key: str) -> Step[bool]:
     """Return whether at most one of several racing creators of one key wins.
 
-    A 409 is a loser's answer. Two known winners refute it, whatever answers the others got. No race
-    proves it, so a few racers without an answer make little difference.
+    A 409 is a loser's answer. Two known winners disprove it, whatever answers the others got. No
+    race proves it, so a few racers without an answer make little difference.
     """
     racers = [Put(key, f"racer {n}".encode(), if_none_match=True) for n in range(_RACERS)]
     answers = yield from All(tuple(racers))
