@@ -16,7 +16,7 @@ _INTEGRATION = "Zero Rename"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """What Airflow's ``apache_airflow_provider`` entry point hands out.
+    """Return the provider information, for Airflow's entry point ``apache_airflow_provider``.
 
     :return: a dictionary valid against ``airflow/provider_info.schema.json``; its connection
         types are valid against the stricter ``airflow/provider.yaml.schema.json`` too.
@@ -82,10 +82,11 @@ def _modules(*names: str) -> list[dict[str, Any]]:
 
 
 def _connection_type() -> dict[str, Any]:
-    """The connection holds policy only; keys stay in the AWS connection it names.
+    """Describe the connection type. It holds policy only; keys stay in the AWS connection.
 
-    Airflow's form saves the default of each field that nobody has touched, so none may be a policy:
-    a load that cannot keep it would be refused by what nobody has said.
+    Airflow's form saves the default of each field, even if the user has not touched it. So no
+    policy has a default in the form: a load that cannot keep that policy would be refused, although
+    nobody chose it.
     """
     return {
         "connection-type": CONNECTION_TYPE,
@@ -167,7 +168,7 @@ def _field(label: str, description: str, kind: str = "string", **more: Any) -> d
 
 
 def _config_section() -> dict[str, Any]:
-    """The ``[zero_rename]`` section; :mod:`.connection` reads its defaults from here."""
+    """Describe the section ``[zero_rename]``; :mod:`.connection` reads its defaults from here."""
     return {
         "description": "Defaults of the Zero Rename provider.",
         "options": {

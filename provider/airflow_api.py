@@ -1,12 +1,12 @@
-"""Airflow's REST API, as a task that clears others reaches it.
+"""Client of Airflow's REST API, for a task that clears other tasks.
 
-A task's own means (Airflow's task SDK) clear whole runs only. So this needs a connection of type
-``http``: the address of the API server (of Airflow 2.11: of the web server), and the login and
-password of a user who may read DAGs, their runs and assets' events, and edit task instances of the
-DAGs that are to be cleared. A password alone is taken for a token. Without either it is taken for a
-server that admits everyone.
+Airflow's task SDK can only clear whole runs. So this needs a connection of type ``http``. It has
+the address of the API server (in Airflow 2.11: of the web server), and the login and password of a
+user. The user needs the right to read DAGs, their runs and assets' events, and to edit task
+instances of the DAGs to clear. A password without a login is used as a token. Without both, the
+server is expected to need no login.
 
-It is the API of the task's own Airflow, so the version is known: 2 in Airflow 3, 1 in 2.11.
+It is the API of the task's own Airflow, so its version is known: 2 in Airflow 3, 1 in Airflow 2.11.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ex
 from ..committer.errors import InvalidInputError
 from ..orchestration.runs.task_run import NamedTask
 
-#: What a task instance does not leave by itself.
+#: States of a task instance that has ended.
 ENDED = frozenset(("success", "failed", "skipped", "upstream_failed", "removed"))
 _TIMEOUT = 60.0
-#: What the two versions call otherwise: their root, assets, what an asset is found by, the DAGs on
-#: it, a run's id.
+#: Names that differ between the two versions: the API's root, assets, the id of an asset, the DAGs
+#: that are scheduled on an asset, and the id of a run.
 _ROOT, _ASSET, _ASSET_ID, _FOLLOWERS, _RUN_ID = (
     ("/api/v2", "asset", "asset_id", "scheduled_dags", "run_id")
     if AIRFLOW_V_3_0_PLUS
@@ -39,20 +39,22 @@ _ROOT, _ASSET, _ASSET_ID, _FOLLOWERS, _RUN_ID = (
 
 
 class ApiRefusedError(InvalidInputError):
-    """The API refuses, so that trying again does not help; nothing was cleared by that request."""
+    """The API refused a request, so a retry does not help; the request has cleared nothing."""
 
 
 class GoneError(ApiRefusedError):
-    """What is asked about is not there, or not any more."""
+    """The API does not know the DAG, the run or the task, or does not know it any more."""
 
 
 class ApiTroubleError(AirflowException):
-    """The server is not reached, or fails, however often it was asked. What was asked for may have
-    been done."""
+    """The server cannot be reached, or fails, after all retries.
+
+    It may have carried out the request.
+    """
 
 
 class TaskRunsError(AirflowException):
-    """The instance is at work already: it cannot be cleared before it has ended."""
+    """The task instance is at work: it cannot be cleared before it has ended."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,12 @@ class TriggeredRun:
 
 @dataclass(frozen=True)
 class AssetEvent:
-    """What a task of a run has told of an asset.
+    """An event of an asset that a task of a run has made.
 
+    :param number: the event's id, which grows with time.
     :param asset: its path below the API's root.
-    :param time: Unix time, of the server.
+    :param time: in Unix seconds, by the server's clock.
+    :param runs: the runs that the event has started.
     """
 
     number: int
@@ -82,22 +86,25 @@ class AssetEvent:
 
 
 class AirflowApi:
-    """The API, by a client that is logged in.
+    """The API, with a client that is logged in.
 
-    Every call raises :class:`ApiRefusedError` where it is refused, and :class:`ApiTroubleError`
-    where the server is not reached or fails. What only asks is tried several times.
+    Every call raises :class:`ApiRefusedError` if it is refused, and :class:`ApiTroubleError` if the
+    server cannot be reached or fails. Requests that change nothing are tried several times.
     """
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
 
     def state(self, instance: NamedTask) -> str | None:
-        """What an instance is doing; ``None``: it waits to be scheduled."""
+        """Return the state of a task instance; ``None``: it waits to be scheduled."""
         return self._call("GET", _path(instance))["state"]
 
     def version(self, instance: NamedTask) -> str | None:
-        """Return the version of the DAG that an instance ran by last: its number, and its bundle's
-        version where that has one; ``None``: Airflow does not say, as 2.11 never does."""
+        """Return the version of the DAG with which an instance ran last.
+
+        :return: its number, and the version of its bundle if there is one. ``None`` if Airflow does
+            not report it, as Airflow 2.11 never does.
+        """
         said = self._call("GET", _path(instance)).get("dag_version") or {}
         number, bundle = said.get("version_number"), said.get("bundle_version")
         if number is None:
@@ -105,7 +112,7 @@ class AirflowApi:
         return f"{number} ({bundle})" if bundle else str(number)
 
     def idle(self, dag_id: str) -> str | None:
-        """Why no task of a DAG begins; ``None``: they do."""
+        """Return the reason why tasks of a DAG do not begin; ``None``: they do begin."""
         found = self._call("GET", f"dags/{quote(dag_id, '')}")
         gone = found["is_stale"] if AIRFLOW_V_3_0_PLUS else not found["is_active"]
         return "not there any more" if gone else "paused" if found["is_paused"] else None
@@ -113,16 +120,17 @@ class AirflowApi:
     def clear(
         self, instance: NamedTask, include_downstream: bool = False, latest: bool = False
     ) -> None:
-        """Let one instance run again, and its run with it. That is asked for once: where the answer
-        is lost, a second request might meet it at work.
+        """Let one instance run again, and its run with it.
 
-        :param include_downstream: its successors, too.
-        :param latest: by the newest version of the DAG; else as the DAG's, or Airflow's,
-            ``rerun_with_latest_version`` says. Airflow 2.11 has no other version.
-        :raises TaskRunsError: it is at work. Airflow 2.11 does not look itself: what begins right
-            after this has looked is ended there, and begun once more.
-        :raises ApiRefusedError: there is no such instance, or it is not the only one that would be
-            cleared.
+        The request is sent only once: if its answer is lost, a second one might find the instance
+        at work.
+
+        :param include_downstream: clear its successors, too.
+        :param latest: use the newest version of the DAG. Otherwise ``rerun_with_latest_version`` of
+            the DAG, or of Airflow, decides. Airflow 2.11 only has the newest version.
+        :raises TaskRunsError: the instance is at work. Airflow 2.11 does not check this itself: an
+            instance that begins right after the check here is ended there, and begun once more.
+        :raises ApiRefusedError: there is no such instance, or the request would also clear others.
         """
         if instance.map_index >= 0 and not AIRFLOW_V_3_0_PLUS:
             raise ApiRefusedError(
@@ -149,9 +157,9 @@ class AirflowApi:
         _ask(self._client, "POST", f"{_ROOT}/{path}", json=body | {"dry_run": False})
 
     def events(self, of: NamedTask | TriggeredRun, after: int = 0) -> list[AssetEvent]:
-        """What an instance, or any of a run, has told of assets; the last fifty, newest first.
+        """Return the asset events of an instance or a run: the last fifty, newest first.
 
-        :param after: the number of an event; those before are left out.
+        :param after: the number of an event; it and earlier ones are left out.
         """
         asked = {"source_dag_id": of.dag_id, "source_run_id": of.run_id}
         if isinstance(of, NamedTask):
@@ -173,7 +181,10 @@ class AirflowApi:
         ]
 
     def followers(self, asset: str) -> list[str]:
-        """The DAGs that are scheduled on an asset."""
+        """Return the DAGs that are scheduled on an asset.
+
+        :param asset: its path below the API's root.
+        """
         return [it["dag_id"] for it in self._call("GET", asset)[_FOLLOWERS]]
 
     def _call(self, method: str, path: str, **content: Any) -> Any:
@@ -181,13 +192,16 @@ class AirflowApi:
 
 
 def _is_beside(other: NamedTask, instance: NamedTask) -> bool:
-    """Tell whether another instance is of the same run, and of another task."""
+    """Return whether another instance is of the same run and of another task."""
     run = (instance.dag_id, instance.run_id)
     return (other.dag_id, other.run_id) == run and other.task_id != instance.task_id
 
 
 def _clearing(instance: NamedTask, include_downstream: bool, latest: bool) -> dict[str, Any]:
-    """What is to be cleared. Each default of the API is said: some differ between its versions."""
+    """Return the body of a request that clears an instance.
+
+    It names each option, since some defaults differ between the API's versions.
+    """
     task: Any = instance.task_id
     if instance.map_index >= 0:
         task = [instance.task_id, instance.map_index]
@@ -203,7 +217,7 @@ def _clearing(instance: NamedTask, include_downstream: bool, latest: bool) -> di
     }
     if AIRFLOW_V_3_0_PLUS:
         body |= {"prevent_running_task": True}
-        # Left out, the version is the one that the DAG's author, or Airflow's configuration, says.
+        # If it is left out, the DAG's author or Airflow's configuration decides the version.
         body |= {"run_on_latest_version": True} if latest else {}
     return body
 
@@ -241,17 +255,17 @@ _answer = retry(
 
 
 def _reason(answer: httpx.Response) -> str:
-    """Why it is refused, in the server's words; not what it was sent, which may be a password."""
+    """Return the server's own reason; never the request's content, which may be a password."""
     try:
         told = answer.json()["detail"]
     except (ValueError, TypeError, KeyError):
         told = None
-    if isinstance(told, list):  # Of a request that is malformed.
+    if isinstance(told, list):  # The request is malformed.
         told = "; ".join(str(it.get("msg")) for it in told if isinstance(it, dict))
     return str(told or answer.reason_phrase)[:500]
 
 
-#: Refusals that pass.
+#: Status codes of refusals that are temporary.
 _BUSY = frozenset((408, 425, 429))
 _REMEDY = "See the connection's address, and the API server's log."
 _REMEDIES = {
@@ -265,10 +279,10 @@ _REMEDIES = {
 
 @contextmanager
 def airflow_api(conn_id: str) -> Iterator[AirflowApi]:
-    """The API, by a connection of type ``http``.
+    """Log in to the API with a connection of type ``http``, for the block.
 
     :raises ApiRefusedError: the connection has no address, or its login is refused.
-    :raises ApiTroubleError: the server is not reached, or fails.
+    :raises ApiTroubleError: the server cannot be reached, or fails.
     """
     conn = BaseHook.get_connection(conn_id)
     if not conn.host:

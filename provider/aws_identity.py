@@ -1,4 +1,4 @@
-"""Keys of an AWS connection, as a driver gets them."""
+"""Keys of an AWS connection, for an application's driver."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _log = logging.getLogger(__name__)
 
 
 def handed_keys(hook: S3Hook, conn_id: str) -> dict[str, str]:
-    """The variables with a connection's keys; none where boto3's own chain finds them here.
+    """Return the environment variables with a connection's keys.
 
-    The secret ones are masked in task logs from here on.
+    The secret ones are masked in task logs from now on.
 
+    :return: empty if the keys on this machine are those of boto3's own chain.
     :raises StoreRefusedError: the connection decides the keys, and has none.
     """
     from ..committer.store.clients import Keys  # It needs boto3.
@@ -43,7 +44,10 @@ def handed_keys(hook: S3Hook, conn_id: str) -> dict[str, str]:
 
 
 def _decides_keys(hook: S3Hook) -> bool:
-    """Whether a connection, or the installation's own session factory, decides the keys."""
+    """Return whether a connection, or the installation's session factory, decides the keys.
+
+    Otherwise they are those of boto3's own chain.
+    """
     from airflow.providers.amazon.aws.hooks import base_aws
 
     from ..committer.store.aws_sessions import chain_method  # It needs boto3.

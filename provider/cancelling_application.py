@@ -1,5 +1,7 @@
-"""The kubernetes provider's trigger, with an application that is deleted when a user ends the
-deferred task."""
+"""Trigger of the kubernetes provider that also deletes the application.
+
+It does so when a user ends the deferred task.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ _KEEP = "keep_pod"
 
 
 class CancellingApplicationTrigger(KubernetesPodTrigger):
-    """Waits for the pod of a driver, and deletes its ``SparkApplication`` with the task.
+    """Trigger that waits for a driver's pod; if the task is ended, it deletes the application.
 
-    The provider's own deletes the pod. The operator for Spark starts another one then where
-    ``restartPolicy`` says so, and the application stays.
+    The provider's own trigger deletes the pod. Then the Kubernetes operator for Spark starts
+    another pod if ``restartPolicy`` says so, and the ``SparkApplication`` stays.
 
     :param application: ``group``, ``version``, ``namespace``, ``plural`` and ``name``.
     """
@@ -29,7 +31,7 @@ class CancellingApplicationTrigger(KubernetesPodTrigger):
     def of(
         cls, trigger: KubernetesPodTrigger, application: Mapping[str, str]
     ) -> CancellingApplicationTrigger:
-        """Return a trigger that waits as another one does."""
+        """Return a trigger of this class with the arguments of another one."""
         _, given = trigger.serialize()
         return cls(application=application, **given)
 

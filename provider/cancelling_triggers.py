@@ -1,9 +1,9 @@
-"""Triggers of the amazon provider, with jobs that are cancelled when a user ends the deferred task.
+"""Triggers of the amazon provider that cancel the job when a user ends the deferred task.
 
-Airflow 3.3 calls a trigger's ``on_kill`` then. The provider's own for EMR steps and Glue have none,
-and that for EMR Serverless asks for its connection in the triggerer's loop: by Python 3.11 Airflow
-does not answer there (``asyncio.wait_for`` makes a task without greenback's portal), and the hook
-goes on without the connection.
+Airflow 3.3 then calls a trigger's ``on_kill``. The provider's own triggers for EMR steps and Glue
+have none. Its trigger for EMR Serverless asks for its connection in the triggerer's event loop.
+With Python 3.11 Airflow does not answer there (``asyncio.wait_for`` makes a task without
+greenback's portal), and the hook goes on without the connection.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def cancel_run(client: Any, job: str, run: str) -> None:
 
 
 class CancellingServerlessTrigger(EmrServerlessStartJobTrigger):
-    """Waits for a job of EMR Serverless, and cancels it with the task."""
+    """Trigger that waits for a job of EMR Serverless, and cancels it if the task is ended."""
 
     async def on_kill(self) -> None:
         if self.job_id and self.cancel_on_kill:
@@ -48,7 +48,7 @@ class CancellingServerlessTrigger(EmrServerlessStartJobTrigger):
 
 
 class CancellingStepTrigger(EmrAddStepsTrigger):
-    """Waits for a step, and cancels it with the task."""
+    """Trigger that waits for a step of EMR, and cancels it if the task is ended."""
 
     async def on_kill(self) -> None:
         cluster, (step,) = self.waiter_args["ClusterId"], self.waiter_args["StepIds"]
@@ -60,7 +60,7 @@ class CancellingStepTrigger(EmrAddStepsTrigger):
 
 
 class CancellingGlueTrigger(GlueJobCompleteTrigger):
-    """Waits for a job's run, and cancels it with the task."""
+    """Trigger that waits for a run of a Glue job, and cancels it if the task is ended."""
 
     async def on_kill(self) -> None:
         self.log.info("Cancelling the run %s of the Glue job %s", self.run_id, self.job_name)

@@ -1,7 +1,7 @@
-"""Clearing: a task's instance runs again, once its runs are told what a plan lets them make.
+"""Clearing of task instances, so that they run again within a plan.
 
-Each run is told before the clear what it may replace, as the plan has seen it
-(:class:`.Narrowing`). What it was told is taken back when its task has ended.
+Before the clear, a record for each run says which partitions it may replace, at the versions that
+the plan has seen (:class:`.Narrowing`). The record is ended when the run's task has ended.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from ..committer.commit.narrowed_run import Left
 
 _log = logging.getLogger(__name__)
-#: Looks one after the other at which Airflow's API may fail.
+#: The most consecutive polls in which Airflow's API may fail.
 _TROUBLES = 10
 
 
 @dataclass(frozen=True)
 class Permit:
-    """What a plan lets a run make.
+    """Permission of a plan for a run.
 
-    :param table: its root.
+    :param table: the table's root.
     :param idempotency_key: the run's key.
-    :param versions: the partitions that it may replace, at the versions that the plan has seen;
-        none: the run goes by no plan.
-    :param whole: it makes all of its partitions.
-    :param settles: of these, those in which it settles a conflict of runs.
-    :param plans: the root below which the run is told so; ``None``: the table's.
+    :param versions: the partitions that the run may replace, at the versions that the plan has
+        seen; empty: no plan binds the run.
+    :param whole: the run makes all of its partitions.
+    :param settles: the partitions in which it settles a conflict of runs.
+    :param plans: the root of the plan's record; ``None``: the table's root.
     """
 
     table: str
@@ -60,10 +60,10 @@ class Permit:
 
 @dataclass(frozen=True)
 class Clearing:
-    """Clears instances of tasks as plans of one task let them run again.
+    """The clears of one planning task.
 
-    :param planner: the task that does this.
-    :param seconds: as long as it may take.
+    :param planner: the task that plans and clears.
+    :param seconds: the longest time that it may take.
     """
 
     hook: ZeroRenameHook
@@ -78,14 +78,14 @@ class Clearing:
         include_downstream: bool = False,
         latest: bool = False,
     ) -> bool:
-        """Let an instance run again, as all of these permit; ``False``: it is at work already, or
-        another plan has it.
+        """Let an instance run again, within all of these permits.
 
         :param include_downstream: let its successors run again, too.
-        :param latest: by the newest version of its DAG.
-        :raises ApiRefusedError: the API refused; nothing was cleared, and what its runs were told
-            is taken back.
-        :raises ApiTroubleError: it may be cleared.
+        :param latest: use the newest version of its DAG.
+        :return: ``False`` if the instance is at work already, or another plan has it.
+        :raises ApiRefusedError: the API refused. Nothing was cleared, and the records of the
+            permits are ended.
+        :raises ApiTroubleError: it is not known whether the instance was cleared.
         """
         if not self._leave(api, instance, permits):
             return False
@@ -100,8 +100,10 @@ class Clearing:
         return True
 
     def _leave(self, api: AirflowApi, instance: NamedTask, permits: Sequence[Permit]) -> bool:
-        """Tell each run that goes by plans what it is to make, and no other run what somebody else
-        has told it; ``False``: the task is at work, or another plan has it."""
+        """Write the records of permits with versions; end the records of other plans.
+
+        :return: ``False`` if the task is at work, or another plan has it.
+        """
         # On use: DAG files are parsed by processes that look at nothing.
         from ..committer.commit.narrowed_run import end_narrowing, leave_narrowing
 
@@ -129,9 +131,10 @@ class Clearing:
         )
 
     def read(self, url: str, idempotency_key: str, plans: TableRoot | None = None) -> Left | None:
-        """Read what a plan has told a run.
+        """Read the record of a plan for a run.
 
-        :param plans: the root below which it was told; ``None``: the table's.
+        :param url: the table's root.
+        :param plans: the root of the plan's record; ``None``: the table's root.
         """
         from ..committer.commit.narrowed_run import read_narrowing
 
@@ -139,7 +142,7 @@ class Clearing:
         return table.run(read_narrowing(plans or table.root, idempotency_key))
 
     def _is_at_work(self, api: AirflowApi, left: Left) -> bool:
-        """Tell whether another task that has told a run something still waits for it."""
+        """Return whether another task has written a plan and still waits for its run."""
         planner = NamedTask.of(left.said.planner)
         if planner is None or planner == self.planner:
             return False
@@ -151,7 +154,7 @@ class Clearing:
     def take_back(
         self, url: str, idempotency_key: str | None, plans: TableRoot | None = None
     ) -> None:
-        """Let what this task has told a run count no longer."""
+        """End the record of this task's plan for a run, if there is one."""
         from ..committer.commit.narrowed_run import end_narrowing
 
         left = None if idempotency_key is None else self.read(url, idempotency_key, plans)
@@ -162,10 +165,10 @@ class Clearing:
 
 
 class ClearingProgress(Protocol):
-    """What a task that clears others has done so far.
+    """Progress of a task that clears others.
 
-    :param until: Unix time at which it is given up.
-    :param troubles: looks at which Airflow's API has failed, since one at which it did not.
+    :param until: Unix time at which the task gives up.
+    :param troubles: the number of consecutive polls in which Airflow's API has failed.
     """
 
     @property
@@ -184,13 +187,13 @@ def follow(
     wait: Callable[[P], None],
     give_up: Callable[[P], P],
 ) -> P:
-    """Look what there is to clear, and how what was cleared goes on, until all is done.
+    """Poll the cleared tasks, and clear those that are due, until all is done.
 
-    :param look: does what there is to do now; returns also whether all is done.
-    :param wait: called between two looks; may leave this, to go on later.
-    :param give_up: what becomes of the progress when the time is up, if it does not raise.
+    :param look: does all that can be done now. It returns the progress, and whether all is done.
+    :param wait: called between two polls; it may raise, to go on in another process.
+    :param give_up: called when the time is up. It returns the final progress, or raises.
     :raises AirflowFailException: the API refused.
-    :raises ApiTroubleError: the API fails for minutes.
+    :raises ApiTroubleError: the API has failed for minutes.
     """
     with final_where_refused():
         while True:
@@ -200,7 +203,7 @@ def follow(
                     progress, done = look(api, progress)
                 progress = _with_troubles(progress, 0)
             except ApiTroubleError as error:
-                # What it has cleared meanwhile is found at work by the next look.
+                # If it has cleared tasks meanwhile, the next poll finds them at work.
                 if progress.troubles == _TROUBLES:
                     raise
                 progress = _with_troubles(progress, progress.troubles + 1)

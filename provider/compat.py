@@ -1,5 +1,8 @@
-"""Compatibility with Airflow 2.11: what it lacks of Airflow 3, or does otherwise. What only has
-another place there comes from ``airflow.providers.common.compat.sdk``."""
+"""Compatibility with Airflow 2.11: parts of Airflow 3 that it lacks or does differently.
+
+Names that are only in another module there are imported from
+``airflow.providers.common.compat.sdk``.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +21,19 @@ if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
 else:
 
     class AssetRef:
-        """Airflow 3's asset by its name or address alone; nothing is one here."""
+        """Stand-in for Airflow 3's reference to an asset, which Airflow 2.11 does not have."""
 
     class AirflowRuntimeError(Exception):
-        """What Airflow 3's API server refuses; nobody is asked here."""
+        """Stand-in for Airflow 3's error of its API server, which Airflow 2.11 never raises."""
 
 
 _log = logging.getLogger(__name__)
-#: Asks for states of tasks, as ``RuntimeTaskInstance.get_task_states`` of Airflow 3.
+#: Function that asks for states of tasks, as Airflow 3's ``RuntimeTaskInstance.get_task_states``.
 AskStates = Callable[..., dict[str, Any]]
 
 
 def asks_states(ti: Any) -> AskStates | None:
-    """Who can be asked for states of tasks; ``None``: nobody.
+    """Return the function that asks for states of tasks; ``None`` if there is none.
 
     :param ti: a running task's instance.
     """
@@ -40,9 +43,9 @@ def asks_states(ti: Any) -> AskStates | None:
 
 
 def states_of_tasks(ask: AskStates | None, keys: Iterable[str]) -> dict[str, str]:
-    """The state of each run's task, by the run's idempotency key, as far as it is known.
+    """Return the states of runs' tasks by idempotency key; keys without a known state are left out.
 
-    :param ask: :func:`asks_states`; called once for each DAG.
+    :param ask: the result of :func:`asks_states`; called once for each DAG.
     """
     if ask is None:
         return {}
@@ -69,9 +72,11 @@ def states_of_tasks(ask: AskStates | None, keys: Iterable[str]) -> dict[str, str
 def states_in_database(
     *, dag_id: str, task_ids: list[str], run_ids: list[str]
 ) -> dict[str, dict[str, str | None]]:
-    """As ``get_task_states``: by run, then by task, with the map index where it has one.
+    """Read states of tasks from the database, for Airflow 2.11.
 
-    For Airflow 2.11, whose workers and triggerers reach the database.
+    There, workers and triggerers can reach the database.
+
+    :return: as ``get_task_states``: by run, then by task, with the map index if it has one.
     """
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.session import create_session
@@ -88,10 +93,10 @@ def states_in_database(
 
 
 def silent_backend(conn_id: str) -> str | None:
-    """Return why a secrets backend did not answer for a connection; ``None``: all did.
+    """Return the backend, and its error, that did not answer for a connection; ``None``: all did.
 
-    Airflow goes on to the next backend where one fails, and says at the end that there is no such
-    connection.
+    If a secrets backend fails, Airflow goes on to the next one, and reports at the end that there
+    is no such connection.
     """
     if AIRFLOW_V_3_0_PLUS:
         from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
@@ -109,15 +114,17 @@ def silent_backend(conn_id: str) -> str | None:
             else:
                 backend.get_connection(conn_id=conn_id)
         except Exception as error:
-            # Without its text, which may hold what is in the connection.
+            # Without the error's text, which may quote the connection.
             return f"{name} ({type(error).__name__})"
     return None
 
 
 def _ask_api_server(conn_id: str) -> None:
-    """Ask Airflow 3's API server for a connection, whose backend takes every failure for none.
+    """Ask Airflow 3's API server for a connection.
 
-    :raises Exception: it does not answer.
+    Airflow's own backend reports each failure as a missing connection.
+
+    :raises Exception: the server does not answer.
     """
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
@@ -128,18 +135,18 @@ def _ask_api_server(conn_id: str) -> None:
 
 
 def trigger_timeout(next_method: str, next_kwargs: Mapping[str, Any] | None) -> str | None:
-    """Return Airflow's words for the time-out of a wait in the triggerer; ``None``: it is none.
+    """Return Airflow's message if a wait in the triggerer has timed out, else ``None``.
 
-    Airflow 2.11 raises for it what it raises for a trigger that failed.
+    Airflow 2.11 raises the same error for a timeout and for a trigger that failed.
 
-    :param next_method: how the task is resumed.
+    :param next_method: the method with which the task is resumed.
     """
     error = str((next_kwargs or {}).get("error", ""))
     return error if next_method == "__fail__" and "timeout" in error.lower() else None
 
 
 def keep_link(ti: Any, key: str, url: str) -> None:
-    """Keep the address of a link that a task has found while it ran.
+    """Keep the address of a link that a task has found while it ran, on Airflow 2.11.
 
     Airflow 3 asks the operator for it when the task has ended, and keeps it itself.
     """
@@ -148,7 +155,7 @@ def keep_link(ti: Any, key: str, url: str) -> None:
 
 
 def kept_link(ti_key: Any, key: str) -> str:
-    """That address, for the web server of Airflow 2.11; empty where there is none."""
+    """Return the address that :func:`keep_link` kept; empty if there is none, or on Airflow 3."""
     if AIRFLOW_V_3_0_PLUS:
         return ""
     from airflow.models.xcom import XCom

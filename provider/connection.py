@@ -1,4 +1,4 @@
-"""Policy from the ``zero_rename`` connection and from the ``[zero_rename]`` section."""
+"""Policy of a ``zero_rename`` connection, and numbers of the section ``[zero_rename]``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from . import CONNECTION_TYPE, get_provider_info
 from .compat import silent_backend
 
 _ROOT = re.compile(rf"{SCHEME}[^/\s]")
-#: Policies of a job: each is the member of :class:`.Handoff` of its name.
+#: Policies of a job, by the names of their members in :class:`.Handoff`.
 _POLICIES: Mapping[str, type[StrEnum]] = {
     "on_conflict": OnConflict,
     "success_markers": SuccessMarkers,
@@ -31,22 +31,22 @@ _POLICIES: Mapping[str, type[StrEnum]] = {
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """What a ``zero_rename`` connection holds: policy, and where the credentials are.
+    """Settings of a ``zero_rename`` connection: policy, and the id of the AWS connection.
 
     :param conn_id: the connection's own id, for messages.
-    :param table_root: ``s3://bucket/prefix`` under which tables are named, or ``None``.
+    :param table_root: ``s3://bucket/prefix``; tables are named relative to it. Or ``None``.
     :param aws_conn_id: the connection with credentials, region and endpoint.
     :param committer: the default committer.
-    :param on_conflict: the default conflict policy, ``None`` when the connection says nothing.
-    :param success_markers: where ``_SUCCESS`` goes, ``None`` when the connection says nothing.
-    :param data_root: where the files of new Delta tables lie first.
-    :param encryption: by the store, of what is written for tables whose records name none;
-        ``None``: the bucket's own.
-    :param s3a_options: for Hadoop's committers, unless the operator says otherwise: members of
+    :param on_conflict: the default conflict policy; ``None`` if the connection gives none.
+    :param success_markers: the places of ``_SUCCESS``; ``None`` if the connection gives none.
+    :param data_root: the first place of the files of new Delta tables.
+    :param encryption: by the store, of all objects of tables whose records name none; ``None``: the
+        bucket's default.
+    :param s3a_options: for Hadoop's committers, if the operator does not give them: members of
         :class:`~.s3a.hadoop.settings.S3ASettings`, such as ``encryption`` and ``storage_class``.
-    :param catalog: where loaded tables are registered, ``glue://database``.
-    :param max_recompute: seconds that making again what is not durable may take, at the most;
-        maintenance tells of what would take longer. ``None``: it does not look.
+    :param catalog: the catalog in which loaded tables are registered, ``glue://database``.
+    :param max_recompute: the longest time, in seconds, in which partitions that are not durable can
+        be made again. Maintenance reports a longer one. ``None``: it does not check.
     :param purge_older_than_hours: age of foreign uploads to purge, ``None`` for the
         configuration's default.
     :param exists: there is such a connection; the default one may be missing.
@@ -71,7 +71,7 @@ class ConnectionSettings:
         """Read an Airflow connection.
 
         :raises InvalidInputError: another connection type, a field that holds or looks like a
-            credential, an unknown field, or a value that a field cannot have.
+            credential, an unknown field, or an invalid value.
         """
         name = connection.conn_id or "zero_rename_default"
         if connection.conn_type != CONNECTION_TYPE:
@@ -90,7 +90,7 @@ class ConnectionSettings:
                     remedy="Give the place of its tables as table_root in its extra.",
                 )
         extra = connection.extra_dejson
-        # Airflow logs what it cannot read, and has an empty one then.
+        # If Airflow cannot read an extra, it logs that and has an empty one.
         empty = "".join((connection.extra or "{}").split()) == "{}"
         if not isinstance(extra, Mapping) or (not extra and not empty):
             raise InvalidInputError(
@@ -141,12 +141,12 @@ class ConnectionSettings:
 
     @property
     def policies(self) -> dict[str, Any]:
-        """The policies of a job that the connection says, unless its operator says otherwise."""
+        """Policies of a job that the connection gives; those of the operator win over them."""
         said = {name: getattr(self, name) for name in (*_POLICIES, "data_root", "encryption")}
         return {name: value for name, value in said.items() if value is not None}
 
     def table_url(self, table: str) -> str:
-        """The root of a table named relative to this connection, or by its whole URL.
+        """Return the URL of a table that is named relative to this connection, or by its URL.
 
         :raises InvalidInputError: a relative name without a table root, or no name at all.
         """
@@ -154,14 +154,15 @@ class ConnectionSettings:
 
     @property
     def named(self) -> str:
-        """The connection, as messages about what it lacks name it."""
+        """Name of the connection in messages about a missing setting."""
         missing = "" if self.exists else ", which does not exist,"
         return f"the connection {self.conn_id!r}{missing}"
 
 
 def check_answered(conn_id: str) -> None:
-    """See that a connection which Airflow does not find is missing: a load without it would go by
-    other keys and other policies.
+    """Check that a connection that Airflow does not find is really missing.
+
+    A load without it would use other keys and other policies.
 
     :raises StoreUnreachableError: a secrets backend did not answer.
     """
@@ -170,7 +171,7 @@ def check_answered(conn_id: str) -> None:
 
 
 def unanswered(conn_id: str, backend: str) -> StoreUnreachableError:
-    """Build the error for a connection of which nobody knows whether it is there."""
+    """Build the error for a connection that may or may not exist."""
     return StoreUnreachableError(
         f"Whether there is an Airflow connection {conn_id!r} is not known: {backend} did not "
         "answer. Nothing was read or written.",
@@ -179,9 +180,9 @@ def unanswered(conn_id: str, backend: str) -> StoreUnreachableError:
 
 
 def config_number(option: str) -> float:
-    """A number of the ``[zero_rename]`` section; the provider information holds the defaults.
+    """Read a number of the section ``[zero_rename]``; the provider information has the defaults.
 
-    :raises InvalidInputError: the configured value is no number, or negative.
+    :raises InvalidInputError: the configured value is not a number, or negative.
     """
     from airflow.providers.common.compat.sdk import conf
 
@@ -218,7 +219,7 @@ def _check_places(given: Mapping[str, Any], conn_id: str) -> None:
     check_bucket_part(given.get("table_root", ""))
     root = given.get("table_root")
     if root is not None and (not _ROOT.match(root) or root != root.strip()):
-        # A blank at the end would be part of a folder's name: another place than is meant.
+        # A blank at the end would be part of a folder's name, and so mean another folder.
         raise InvalidInputError(
             f"The connection {conn_id!r} has table_root={without_secrets(root)!r}, which is no "
             "place on S3.",
@@ -250,7 +251,7 @@ def _encryption(value: str, conn_id: str) -> Encryption:
 
 
 def _options(value: Any, conn_id: str) -> dict[str, Any]:
-    """A JSON object, which the connection form keeps as a text."""
+    """Read the field ``s3a_options``: a JSON object, which the connection form keeps as a text."""
     try:
         options = json.loads(value) if isinstance(value, str) else value
     except ValueError:
@@ -281,8 +282,11 @@ def _time(key: str, value: Any, conn_id: str) -> float:
 
 
 def secrets_of(connection: Any) -> Iterator[str]:
-    """The password of any Airflow connection, and what its extra holds under a credential's name. A
-    short id of a key is none: it is a word that somebody chose, such as ``minio``."""
+    """Yield the secrets of any Airflow connection: its password, and values in its extra.
+
+    A value counts if its name is that of a credential. A short id of a key does not count: it is a
+    word that a user chose, such as ``minio``.
+    """
     members = {"password": connection.password, "extra": connection.extra_dejson}
     if connection.conn_type == "aws":
         members["access_key_id"] = connection.login
@@ -293,7 +297,7 @@ def secrets_of(connection: Any) -> Iterator[str]:
 
 
 def _texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Each text with its member's name."""
+    """Yield each text with the name of its member."""
     if isinstance(value, Mapping):
         for key, held in value.items():
             yield from _texts(held, str(key))

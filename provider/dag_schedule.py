@@ -1,4 +1,4 @@
-"""Schedule of a DAG, where it can be known: cron expressions, and intervals of time."""
+"""Schedules of DAGs that can be computed: cron expressions and fixed intervals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..orchestration.runs.schedules import (
 if TYPE_CHECKING:
     from dateutil.relativedelta import relativedelta
 
-#: Airflow's classes, of the task SDK and of Airflow itself; anybody's own are not known.
+#: Names of classes in the task SDK and in Airflow itself. Other timetables are not known.
 _CRON = {"CronDataIntervalTimetable", "CronTriggerTimetable", "CronPartitionTimetable"}
 _DELTA = {"DeltaDataIntervalTimetable", "DeltaTriggerTimetable"}
 _EITHER = {"AssetOrTimeSchedule", "DatasetOrTimeSchedule"}
@@ -32,10 +32,10 @@ _Starts = Callable[[datetime], Iterator[datetime]]
 def runs_of_one_partition(
     dag: Any, partition_format: str, timezone: str
 ) -> tuple[datetime, datetime] | None:
-    """The dates of two runs of a DAG's schedule that ``partition_format`` makes one partition of;
-    ``None`` where there are none, or the schedule is not known.
+    """Find two runs of a DAG's schedule that have the same partition.
 
-    :param timezone: in which the format takes dates.
+    :param timezone: the zone in which the format writes dates.
+    :return: the dates of these runs; ``None`` if there are none, or the schedule is not known.
     :raises InvalidInputError: as :func:`.partitions.check_partition_format`.
     """
     timetable = dag.timetable
@@ -62,7 +62,7 @@ def runs_of_one_partition(
     try:
         crons = tuple(map(_cron, timetables))
     except ZoneInfoNotFoundError:
-        return None  # Such as "local", by which each machine means its own.
+        return None  # A zone such as "local", which is different on each machine.
     return _of_crons(crons, partition_format, zone, first, last)
 
 
@@ -92,11 +92,11 @@ def _of_crons(
 def _is_once_a_day(
     expression: str, cron_zone: tzinfo, interval: timedelta | relativedelta, zone: ZoneInfo
 ) -> bool:
-    """Whether a cron expression names one time of day, by the clock of the partitions."""
+    """Return whether a cron expression names one time of day, in the partitions' time zone."""
     minutes, hours, *dates = croniter(expression).expanded
     one_time = len(minutes) == len(hours) == 1 and "*" not in (*minutes, *hours)
     one_clock = getattr(cron_zone, "key", None) == zone.key
-    # A fourth part after the days is the seconds'.
+    # A fourth part after the hours has the seconds.
     return one_time and len(dates) == 3 and one_clock and not interval
 
 
@@ -121,17 +121,17 @@ def _cron(timetable: Any) -> tuple[str, tzinfo, timedelta | relativedelta]:
 
 
 def _plain(moment: datetime) -> datetime:
-    """A moment in UTC; pendulum's own arithmetic goes by the clock on the wall."""
+    """Return a moment as a plain datetime in UTC: pendulum would compute in local time."""
     return datetime.fromtimestamp(moment.timestamp(), UTC)
 
 
 def _interval(timetable: Any) -> timedelta | relativedelta:
-    """The length of a run's data interval, where it ends when the run is made."""
+    """Return the length of the data interval that ends when a run is made; 0 if there is none."""
     return _member(timetable, "interval", timedelta())
 
 
 def _member(timetable: Any, name: str, *default: Any) -> Any:
-    """A member that the task SDK calls by its name, and Airflow itself with an underscore."""
+    """Return an attribute, which has a leading underscore in Airflow but not in the task SDK."""
     public = getattr(timetable, name, None)
     return getattr(timetable, f"_{name}", *default) if public is None else public
 
@@ -139,11 +139,12 @@ def _member(timetable: Any, name: str, *default: Any) -> Any:
 def _ticks(
     expression: str, zone: tzinfo, interval: timedelta | relativedelta, moment: datetime
 ) -> Iterator[datetime]:
-    """The starts of data intervals at a moment and after it, in UTC."""
+    """Yield the starts of data intervals from a moment on, in UTC."""
     wall = (moment + interval).astimezone(zone).replace(tzinfo=None)
     ticks = croniter(expression, wall - timedelta(microseconds=1))
-    # As airflow.timetables._cron: of two hours that a clock shows alike each has a run where every
-    # hour has one, else the second; and a time that a clock leaves out is that much later.
+    # As in airflow.timetables._cron: if the clock shows an hour twice, both hours have a run if
+    # every hour has one; otherwise only the second has. A time that the clock leaves out becomes
+    # later by the length of the gap.
     each_hour = ticks.expanded[1] == ["*"]
     try:
         while True:
@@ -152,7 +153,7 @@ def _ticks(
             for at in sorted(moments) if each_hour else [max(moments)]:
                 yield at - interval
     except CroniterBadDateError:
-        return  # It has no further date, as of 30 February.
+        return  # There is no further date, as for 30 February.
 
 
 def _deltas(
@@ -171,10 +172,10 @@ def _deltas(
 
 
 def shared_partition(dag: Any, partition_format: str, timezone: str) -> str | None:
-    """Say which two runs of a DAG's schedule have the same partition; ``None``: no two that are
-    known.
+    """Describe two runs of a DAG's schedule that have the same partition.
 
-    :param timezone: in which the format takes dates.
+    :param timezone: the zone in which the format writes dates.
+    :return: ``None`` if no such runs are known.
     :raises InvalidInputError: as :func:`.partitions.check_partition_format`.
     """
     alike = runs_of_one_partition(dag, partition_format, timezone)

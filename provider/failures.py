@@ -1,4 +1,4 @@
-"""The failure that a try's application told, as the error of its task."""
+"""Failures that an attempt's application reported, as errors of its task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..orchestration.runs.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
-#: What a run's context has by its date alone.
+#: Names in a run's context that exist only if the run has a date.
 _OF_A_DATE = (
     *("data_interval_start", "data_interval_end", "logical_date"),
     *("ds", "ds_nodash", "ts", "ts_nodash", "ts_nodash_with_tz"),
@@ -37,10 +37,10 @@ _OF_A_DATE = (
 
 @contextmanager
 def final_where_refused() -> Iterator[None]:
-    """Let a call in the block that cannot be right fail its task for good.
+    """Make errors of invalid calls in the block final: the task is not retried.
 
-    :raises AirflowFailException: in place of an :class:`InvalidInputError`, or of an error that
-        says that the table is another one.
+    :raises AirflowFailException: in place of :class:`InvalidInputError` and
+        :class:`TableMismatchError`.
     """
     try:
         yield
@@ -50,12 +50,12 @@ def final_where_refused() -> Iterator[None]:
 
 @contextmanager
 def ended_for_good(first: str = "") -> Iterator[None]:
-    """Let a conflict with another run in the block fail its task for good, or skip it.
+    """Make conflicts with other runs in the block final: the task fails or is skipped.
 
-    :param first: what the task says before the error's own words.
-    :raises AirflowSkipException: newer runs have loaded all that it was to load, and it is to be
-        skipped then.
-    :raises AirflowFailException: in place of a conflict that the next try would meet again, or not
+    :param first: a text before the error's own message.
+    :raises AirflowSkipException: newer runs have loaded all of the task's partitions, and its
+        policy is to be skipped then.
+    :raises AirflowFailException: in place of a conflict that a retry would meet again, or would not
         see.
     """
     try:
@@ -69,12 +69,12 @@ def ended_for_good(first: str = "") -> Iterator[None]:
 
 @contextmanager
 def dated(context: Context) -> Iterator[None]:
-    """Let templates in the block say what to do about a run that has no date.
+    """Explain errors of templates in the block that ask for the date of a run without one.
 
-    Airflow 3 gives none to a run that is triggered without one: neither a logical date nor a data
-    interval, nor what is named after them, such as ``ds``.
+    In Airflow 3 a run that is triggered without a date has neither a logical date nor a data
+    interval, nor names derived from them, such as ``ds``.
 
-    :raises AirflowFailException: in place of what Jinja says of such a name.
+    :raises AirflowFailException: in place of Jinja's error for such a name.
     """
     from jinja2 import UndefinedError
 
@@ -112,16 +112,16 @@ def explained(
     last_words: Callable[[], str | None] = lambda: None,
     waits: bool = False,
 ) -> Iterator[None]:
-    """Let a submission that fails in the block fail as its application says that it did.
+    """Replace the error of a submission in the block by the failure that its application reported.
 
-    :param last_words: what its output tells of a failure that the application put nowhere.
-    :param waits: the next try waits for other runs, and is to load on top of what they have loaded:
-        one that has changed a partition ends only this try.
-    :raises AirflowFailException: what was submitted cannot be right; or the application's own
-        failure, where running the same again cannot mend it or would hide it.
-    :raises AirflowSkipException: newer runs have loaded all that it was to load, and
+    :param last_words: returns the error in the application's output, if it recorded no failure.
+    :param waits: a retry waits for other runs, and then loads over their rows. So a run that has
+        changed a partition fails only this attempt.
+    :raises AirflowFailException: the submission was invalid; or the application's own failure, if
+        a retry cannot help or would hide it.
+    :raises AirflowSkipException: newer runs have loaded all of the task's partitions, and
         ``on_superseded`` is ``skip``.
-    :raises AirflowException: any other failure that the application told.
+    :raises AirflowException: any other failure that the application reported.
     """
     # On use: DAG files are parsed by processes that submit nothing.
     from ..orchestration.runs.outcomes import committed_before, told_failure
@@ -148,8 +148,11 @@ def explained(
 
 
 def _is_of_application(error: Exception) -> bool:
-    """Tell whether an error says that what was submitted has failed: those of Airflow's providers
-    do, that of Spark by a RuntimeError where it asks a cluster's API."""
+    """Return whether an error says that the submitted application has failed.
+
+    Errors of Airflow's providers do. That of Spark raises a RuntimeError if it polls a cluster's
+    API.
+    """
     # On use: DAG files are parsed by processes that submit nothing.
     from ..orchestration.runs.outcomes import UnendedJobError
 
@@ -159,15 +162,16 @@ def _is_of_application(error: Exception) -> bool:
 
 
 def refuse_retry(table: LoadedTable, run: TaskRun, waits: bool) -> None:
-    """Refuse to submit where the application of an earlier try, whose worker had died, told a
-    failure that ends the task: this try would meet it again, or begin on the rows of the job that
-    it conflicted with, and overwrite them.
+    """Refuse to submit if an earlier attempt's application reported a final failure.
 
-    Requests: one, of a try that is not the run's first.
+    That attempt's worker had died, so it could not end the task. This attempt would fail again. Or,
+    after a conflict, it would begin after the other job's commit and overwrite its rows.
 
-    :param waits: as of :func:`explained`.
-    :raises AirflowFailException: there is one.
-    :raises AirflowSkipException: there is one, by which the task is skipped.
+    It takes one request, except in the run's first attempt.
+
+    :param waits: as for :func:`explained`.
+    :raises AirflowFailException: there is such a failure.
+    :raises AirflowSkipException: there is one, and it skips the task.
     """
     # On use: DAG files are parsed by processes that submit nothing.
     from ..orchestration.runs.outcomes import last_failure
@@ -182,9 +186,9 @@ def refuse_retry(table: LoadedTable, run: TaskRun, waits: bool) -> None:
 
 
 def _as_raised(told: Failure, table: LoadedTable, waits: bool) -> AirflowException:
-    """Build the task's error of what its application told.
+    """Build the task's error from the failure that its application reported.
 
-    :param waits: as of :func:`explained`.
+    :param waits: as for :func:`explained`.
     """
     from ..orchestration.runs.outcomes import in_words, was_overtaken
 

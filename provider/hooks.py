@@ -1,4 +1,4 @@
-"""The hook of the ``zero_rename`` connection: tables, and credentials for spark-submit."""
+"""Hook of the ``zero_rename`` connection: tables, and credentials for spark-submit."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ DEFAULT_AWS_CONN_ID = "aws_default"
 
 
 class ZeroRenameHook(BaseHook):
-    """Opens tables with the policy of a ``zero_rename`` connection and the credentials of the
-    AWS connection it names.
+    """Hook that opens tables, with the policy and the credentials of a connection.
 
-    The default connections need not exist: without ``zero_rename_default`` tables are named by
-    their whole URL, and without ``aws_default`` credentials come from boto3's own chain. Any
-    other connection that is named has to exist.
+    The policy is that of a ``zero_rename`` connection, and the credentials are those of the AWS
+    connection that it names. The default connections need not exist: without
+    ``zero_rename_default`` tables are named by their whole URL, and without ``aws_default``
+    credentials come from boto3's own chain. Any other connection that is named must exist.
 
     :param zero_rename_conn_id: a connection of type ``zero_rename``.
     """
@@ -51,7 +51,7 @@ class ZeroRenameHook(BaseHook):
     def settings(self) -> ConnectionSettings:
         """The connection's policy.
 
-        :raises InvalidInputError: no such connection, or one that holds what it must not.
+        :raises InvalidInputError: there is no such connection, or it is invalid.
         """
         connection = _find(self.zero_rename_conn_id, DEFAULT_CONN_ID)
         if connection is None:
@@ -62,12 +62,13 @@ class ZeroRenameHook(BaseHook):
     def s3(self) -> S3Hook:
         """The Amazon provider's S3 hook for the AWS connection.
 
-        :raises InvalidInputError: the AWS connection is named and does not exist, or is none.
+        :raises InvalidInputError: the AWS connection is named and does not exist, or is of another
+            type.
         """
         from airflow.providers.amazon.aws.hooks.s3 import S3Hook
 
-        # S3Hook itself falls back to boto3's chain where the connection is missing, which would
-        # write with whatever identity the worker happens to have.
+        # If the connection is missing, S3Hook itself falls back to boto3's chain, and would write
+        # with the identity of the worker.
         aws_conn_id = self.settings.aws_conn_id
         is_there = has_aws_connection(aws_conn_id)
         made = S3Hook(aws_conn_id=aws_conn_id if is_there else None)
@@ -77,10 +78,10 @@ class ZeroRenameHook(BaseHook):
         return made
 
     def get_conn(self) -> Any:
-        """A boto3 S3 client with the AWS connection's credentials, region and endpoint.
+        """Return a boto3 S3 client with the AWS connection's credentials, region and endpoint.
 
-        :raises StoreRefusedError: no session can be made of the connection.
-        :raises StoreUnreachableError: the service that gives out roles does not answer.
+        :raises StoreRefusedError: no session can be made with the connection.
+        :raises StoreUnreachableError: the service for roles (STS) does not answer.
         """
         with self._making_session():
             return self.s3.get_conn()
@@ -91,21 +92,20 @@ class ZeroRenameHook(BaseHook):
         return making_session(self.settings.aws_conn_id)
 
     def get_glue(self) -> Any:
-        """A boto3 Glue client with the same credentials."""
+        """Return a boto3 Glue client with the same credentials."""
         from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
 
         with self._making_session():
             return AwsBaseHook(aws_conn_id=self.s3.aws_conn_id, client_type="glue").get_conn()
 
     def register(self, table: Table | DeltaTable, catalog: str | None) -> dict[str, Any] | None:
-        """Tell a catalog what a table is now that a job of it is committed.
+        """Register a table's present state in a catalog after a commit.
 
-        A failure is a warning with what to do, never a failure of the task: the next load, retry,
-        recovery or maintenance, or ``zero-rename catalog sync``, tells the catalog all that it has
-        missed.
+        A failure is a warning with a remedy, and never fails the task: the next load, retry,
+        recovery or maintenance, or ``zero-rename catalog sync``, brings the catalog up to date.
 
-        :param catalog: as :meth:`catalog_of` takes it.
-        :return: what the catalog was told; ``None``: nothing.
+        :param catalog: as for :meth:`catalog_of`.
+        :return: the changes in the catalog; ``None``: nothing was sent.
         """
         from ..catalog import sync_after_commit
 
@@ -116,13 +116,13 @@ class ZeroRenameHook(BaseHook):
         return None if report is None else asdict(report)
 
     def sync(self, table: Table | DeltaTable, catalog: str) -> dict[str, Any]:
-        """As :meth:`register`, of a task whose work it is.
+        """Register a table's present state in a catalog. Unlike :meth:`register`, raise errors.
 
         :param catalog: ``glue://database/table``, or without the table's name.
-        :return: what the catalog was told; empty where no job has made the table yet.
+        :return: the changes in the catalog; empty if no job has made the table yet.
         :raises InvalidInputError: another table has that name there.
-        :raises UnsupportedTypeError: a column has no type there.
-        :raises CatalogUnsyncedError: the catalog did not do it. Repeating it finishes it.
+        :raises UnsupportedTypeError: a column has a type that the catalog does not have.
+        :raises CatalogUnsyncedError: the catalog failed. A repetition completes the work.
         """
         from ..catalog import sync_settled
 
@@ -130,7 +130,7 @@ class ZeroRenameHook(BaseHook):
         return {} if report is None else asdict(report)
 
     def catalog_of(self, given: str | None) -> str:
-        """Where tables are registered; empty: nowhere.
+        """Return the catalog in which tables are registered; empty: in none.
 
         :param given: ``glue://database/table``, or without the table's name; ``None``: the
             connection's; empty: none.
@@ -138,11 +138,12 @@ class ZeroRenameHook(BaseHook):
         return (self.settings.catalog if given is None else given) or ""
 
     def table_url(self, table: str) -> str:
-        """The whole root, ``s3://bucket/prefix``, of a table named whole or relative."""
+        """Return the URL, ``s3://bucket/prefix``, of a table named by its URL or relative to the
+        table root."""
         return self.settings.table_url(table)
 
     def get_table(self, table: str) -> Table:
-        """Open a table; nothing is read or written yet.
+        """Open a table of directories; nothing is read or written yet.
 
         :param table: ``s3://bucket/prefix``, or a name below the connection's table root.
         :raises InvalidInputError: not such a name.
@@ -156,7 +157,11 @@ class ZeroRenameHook(BaseHook):
         return found
 
     def get_delta_table(self, table: str) -> DeltaTable:
-        """Open a Delta table, as :meth:`get_table` opens one of directories."""
+        """Open a Delta table; nothing is read or written yet.
+
+        :param table: as for :meth:`get_table`.
+        :raises InvalidInputError: not such a name.
+        """
         from ..tables import DeltaTable
 
         found = DeltaTable(self.table_url(table), client=self.get_conn())
@@ -164,45 +169,51 @@ class ZeroRenameHook(BaseHook):
         return found
 
     def get_table_as_it_is(self, table: str) -> Table | DeltaTable:
-        """Open what lies at a table's root, of whichever layout: three requests."""
+        """Open the table at a root, whatever its layout. This takes three requests.
+
+        :param table: as for :meth:`get_table`.
+        """
         from ..tables.table_at import opened_as_it_is
 
         return opened_as_it_is(self.get_table(table))
 
     def table_urls(self) -> list[str]:
-        """The roots of all tables below the connection's table root.
+        """Find the URLs of all tables below the connection's table root.
 
-        :raises InvalidInputError: it has none.
+        :raises InvalidInputError: the connection has no table root.
         """
         return urls_below(self.settings.table_root, self.get_conn(), self.settings.named)
 
     def destinations(self) -> list[Destination]:
-        """All that maintenance looks after below the connection's table root: tables, destinations
-        of Hadoop's committers, and last what lies there in none of them.
+        """Find what maintenance works on below the connection's table root.
 
-        :raises InvalidInputError: it has none.
+        These are tables and destinations of Hadoop's committers, and last the rest below the root.
+
+        :raises InvalidInputError: the connection has no table root.
         """
         return all_below(self.settings.table_root, self.get_conn(), self.settings.named)
 
     @property
     def purge_age(self) -> float:
-        """Age in seconds from which foreign uploads are purged: the connection's, else
-        ``[zero_rename] purge_older_than_hours``."""
+        """Age in seconds from which foreign uploads are purged.
+
+        It is the connection's, or else ``[zero_rename] purge_older_than_hours``.
+        """
         hours = self.settings.purge_older_than_hours
         return 3600.0 * (config_number("purge_older_than_hours") if hours is None else hours)
 
     def credentials_env(self) -> dict[str, str]:
-        """Environment variables by which boto3 elsewhere does what this hook's client does.
+        """Return environment variables with which boto3 on another machine works like this client.
 
-        Keys are given only where the AWS connection itself decides them (its keys, profile or
-        role), or Airflow's own session factory. Else the job finds its own, as its machines are
-        meant to: keys taken from this worker's instance role would expire under a longer job.
+        They have keys only if the AWS connection itself (its keys, profile or role) or Airflow's
+        session factory decides them. Otherwise the job uses the keys of its own machines: keys of
+        this worker's instance role would expire during a longer job.
 
         :return: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN`` and
-            ``AWS_CA_BUNDLE``, as far as they apply, and those of :meth:`endpoint_env`. The secret
-            ones are masked in task logs from here on.
+            ``AWS_CA_BUNDLE``, those that apply, and those of :meth:`endpoint_env`. The secret
+            ones are masked in task logs from now on.
         :raises StoreRefusedError: no session can be made, or it has no keys.
-        :raises StoreUnreachableError: the service that gives out roles does not answer.
+        :raises StoreUnreachableError: the service for roles (STS) does not answer.
         """
         with self._making_session():
             found = handed_keys(self.s3, self.settings.aws_conn_id)
@@ -211,15 +222,17 @@ class ZeroRenameHook(BaseHook):
         return found | self.endpoint_env()
 
     def secrets(self, *conn_ids: str | None) -> tuple[str, ...]:
-        """Keys, passwords and tokens of the AWS connection, and of others by their ids, which may
-        be on no command line and in no request. A connection that is missing has none."""
+        """Return the keys, passwords and tokens of the AWS connection and of other connections.
+
+        These values must not be on a command line or in a request. A missing connection has none.
+        """
         named = filter(None, (self.settings.aws_conn_id, *conn_ids))
         found = (_find(conn_id, conn_id) for conn_id in dict.fromkeys(named))
         return tuple(secret for it in found if it is not None for secret in secrets_of(it))
 
     @cached_property
     def store(self) -> ClientSettings:
-        """The store that this hook's client reaches, as another process is told of it."""
+        """Settings with which another process reaches the same store as this hook's client."""
         from ..committer.store.client_settings import ClientSettings  # It needs boto3.
 
         client = self.get_conn()
@@ -233,15 +246,15 @@ class ZeroRenameHook(BaseHook):
             )
 
     def endpoint_env(self) -> dict[str, str]:
-        """Those of :meth:`credentials_env` that say where the store is, none of them a secret.
+        """Return the variables of :meth:`credentials_env` about the store, without any secret.
 
-        The package's own client goes by :data:`~.committer.store.client_settings.S3_CLIENT`
-        alone. The others are for whatever else runs there, as far as AWS has variables for it.
+        The package's own client uses :data:`~.committer.store.client_settings.S3_CLIENT` alone. The
+        others are for other programs of the application: AWS has no variables for the rest.
 
         :return: that variable; and ``AWS_ENDPOINT_URL_S3``, ``AWS_REGION`` and
-            ``AWS_DEFAULT_REGION``, as far as they apply. Where the connection names an endpoint of
-            all services, ``AWS_ENDPOINT_URL``, too, with ``AWS_ENDPOINT_URL_STS``: roles are
-            assumed elsewhere.
+            ``AWS_DEFAULT_REGION``, those that apply. If the connection names one endpoint for all
+            services, ``AWS_ENDPOINT_URL``, too, and ``AWS_ENDPOINT_URL_STS``: the endpoint at which
+            roles are assumed is another one.
         """
         from ..committer.store.client_settings import S3_CLIENT
 
@@ -264,8 +277,10 @@ class ZeroRenameHook(BaseHook):
         return {name: value for name, value in found.items() if value}
 
     def s3a_store(self) -> dict[str, Any]:
-        """Endpoint, region and addressing of the AWS connection, as members of
-        :class:`~.s3a.hadoop.settings.S3ASettings`."""
+        """Return endpoint, region and addressing style of the AWS connection, for Hadoop.
+
+        They are members of :class:`~.s3a.hadoop.settings.S3ASettings`.
+        """
         at_store = self.store.endpoint
         with self._making_session():
             endpoint = self.s3.conn_config.get_service_endpoint_url("s3") or at_store
@@ -277,9 +292,10 @@ class ZeroRenameHook(BaseHook):
         return {name: value for name, value in found.items() if value is not None}
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the store answers, for the button in Airflow's connection form.
+        """Return whether the store answers, and a message, for the button in Airflow's form.
 
-        Lists once below the table root; without a root, asks the store whether it knows the keys.
+        It lists once below the table root. Without a root, it asks the store whether it knows the
+        keys.
         """
         from ..committer.store.clients import check_keys
         from ..committer.store.listing import first_object
@@ -294,7 +310,7 @@ class ZeroRenameHook(BaseHook):
                     check_keys(client)
             if not root:
                 return True, "The store knows the keys. Set table_root to test the bucket too."
-            # A bucket is a root, too, and is no table.
+            # The root may be a whole bucket, which cannot be opened as a table.
             table = self.get_table(f"{root.rstrip('/')}/t")
             table.run(first_object(table.root.prefix.removesuffix("t"), lambda item: True))
             return True, f"{table.root.url.removesuffix('/t')} can be listed."
@@ -303,11 +319,13 @@ class ZeroRenameHook(BaseHook):
 
 
 def has_aws_connection(conn_id: str) -> bool:
-    """Tell whether there is an AWS connection; the default one may be missing. The amazon provider
-    only warns of others that are, and asks AWS with the worker's own identity.
+    """Return whether there is an AWS connection; only the default one may be missing.
+
+    The amazon provider itself only warns of any missing connection, and then asks AWS with the
+    worker's own identity.
 
     :raises InvalidInputError: it is named and does not exist, or is of another type.
-    :raises StoreUnreachableError: nobody knows whether it is missing.
+    :raises StoreUnreachableError: it is not known whether it is missing.
     """
     known = _find(conn_id, DEFAULT_AWS_CONN_ID)
     if known is not None and known.conn_type != "aws":
@@ -320,19 +338,22 @@ def has_aws_connection(conn_id: str) -> bool:
 
 
 def check_found_again(hook: Any) -> None:
-    """See that a hook of the amazon provider has its connection, which is there: it looks that up
-    itself, and goes on without it where that fails.
+    """Check that a hook of the amazon provider has found its connection, which exists.
 
-    :raises StoreUnreachableError: it has none.
+    The hook looks it up itself, and goes on without it if that fails.
+
+    :raises StoreUnreachableError: the hook has not found it.
     """
     if not isinstance(hook.conn_config.conn_id, str):
         raise unanswered(hook.aws_conn_id, "the secrets backend")
 
 
 def _find(conn_id: str, optional: str) -> Any:
-    """An Airflow connection; ``None`` where it is missing and may be.
+    """Return an Airflow connection; ``None`` if it is missing.
 
-    :raises StoreUnreachableError: nobody knows whether it is missing.
+    :param optional: the id of the only connection that may be missing.
+    :raises InvalidInputError: another connection is missing.
+    :raises StoreUnreachableError: it is not known whether it is missing.
     """
     try:
         return BaseHook.get_connection(conn_id)

@@ -1,4 +1,4 @@
-"""Links on task pages."""
+"""Links on the pages of task instances."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from .page.addresses import page_address
 if TYPE_CHECKING:
     from .hooks import ZeroRenameHook
 
-#: The XCom that has the address where Airflow does not keep it itself.
+#: Key of the XCom with the address, on Airflow 2.11, which does not keep it itself.
 CONSOLE_KEY = "s3_console"
 
 
 class TableConsoleLink(BaseOperatorLink):
-    """The table's or partition's folder in the AWS console. Other stores have no console: no link
-    there.
+    """Link to the table's or partition's folder in the AWS console.
 
-    The operator leaves the address on itself while it runs; Airflow asks for it in the same
-    process after the task ended and keeps it as an XCom.
+    Other stores have no console, so there is no link. The operator keeps the address in an
+    attribute while it runs. Airflow asks for it in the same process after the task has ended, and
+    keeps it as an XCom.
     """
 
     name = "S3 console"  # pyright: ignore
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """The address, or an empty text where there is none."""
+        """Return the address, or an empty text if there is none."""
         found = getattr(operator, "_console_url", None)
         return kept_link(ti_key, CONSOLE_KEY) if found is None else found
 
     @staticmethod
     def url(table: str, hook: ZeroRenameHook, partition: str | None = None) -> str:
-        """The console's address of a table on AWS; empty for another endpoint.
+        """Return the console's address of a table on AWS; empty for another endpoint.
 
         :param table: ``s3://bucket/prefix``.
-        :param partition: of this one of its folders.
+        :param partition: link to the folder of this partition; ``None``: to the table's.
         """
         meta = hook.get_conn().meta
         host = urlsplit(meta.endpoint_url).hostname or ""
@@ -56,22 +56,22 @@ class TableConsoleLink(BaseOperatorLink):
 
 
 class PartitionPageLink(BaseOperatorLink):
-    """The page of the partition that the task loads, or of its table where it loads several."""
+    """Link to the page of the partition that the task loads; for several, that of the table."""
 
     name = "Partition"  # pyright: ignore
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """The address, or an empty text where there is none."""
+        """Return the address, or an empty text if there is none."""
         return getattr(operator, "_page_url", "")
 
 
 class ManifestLink(BaseOperatorLink):
-    """What the task's job committed: every file, with rows and checksum."""
+    """Link to the manifest of the task's job: every committed file, with rows and checksum."""
 
     name = "Manifest"  # pyright: ignore
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """The address; an empty text where nothing was committed."""
+        """Return the address, or an empty text if nothing was committed."""
         return getattr(operator, "_manifest_url", "")
 
 
@@ -83,12 +83,12 @@ def link_to_table(
     partitions: Sequence[str],
     has_page: bool,
 ) -> None:
-    """Leave the addresses that are known before a load on its operator.
+    """Set the addresses that are known before a load, as attributes of its operator.
 
     :param ti: the running task's instance.
     :param table: ``s3://bucket/prefix``.
-    :param partitions: that it loads; none for any.
-    :param has_page: whether the page can tell of it: not of what Hadoop's committers write.
+    :param partitions: those that it loads; empty for any.
+    :param has_page: the table has a page; there is none for loads by Hadoop's committers.
     """
     one = partitions[0] if len(partitions) == 1 else None
     operator._console_url = TableConsoleLink.url(table, hook, one)
@@ -98,8 +98,9 @@ def link_to_table(
 
 
 def link_to_report(operator: Any, report: Mapping[str, Any], conn_id: str) -> None:
-    """Leave the addresses that a committed job has on its operator: of its manifest, and of its
-    partition as the table spells it.
+    """Set the addresses of a committed job, as attributes of its operator.
+
+    They are those of its manifest, and of its partition as the table spells it.
 
     :param report: :func:`.orchestration.runs.reports.commit_report`.
     """

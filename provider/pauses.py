@@ -1,4 +1,4 @@
-"""Pauses of tasks between two looks."""
+"""Pauses of deferred tasks between two polls."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
 
 
-#: Seconds in the triggerer. Airflow 3.3 sees up to five seconds late that the process of a task
-#: which has deferred is gone; where the task is at work again by then, it is taken for a dead one.
+#: The least seconds in the triggerer. Airflow 3.3 notices only after up to five seconds that the
+#: process of a deferred task has ended. If the task is at work again by then, Airflow takes it for
+#: dead.
 _SHORTEST = 10.0
 
 
 def pause_deferred(
     task: BaseOperator, seconds: float, method_name: str, kwargs: Mapping[str, Any]
 ) -> NoReturn:
-    """Defer a task for a while; it holds no worker meanwhile.
+    """Defer a task for a while, so that it holds no worker.
 
-    :param seconds: that it is to wait; some more where they are few.
-    :param method_name: by which it goes on, with ``kwargs``.
+    :param seconds: the time to wait; at least :data:`_SHORTEST`.
+    :param method_name: the method with which the task goes on.
+    :param kwargs: the arguments of that method.
     :raises TaskDeferred: always.
     """
     # On use: DAG files are parsed by processes that defer nothing.

@@ -1,4 +1,4 @@
-"""The Airflow plugin: macros for templates, a mapper of partition keys, and a page on tables."""
+"""Airflow plugin: macros for templates, a mapper of partition keys, and a page about tables."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ except ImportError:  # before Airflow 3.2
 else:
     _MAPPERS = [PartitionPathMapper]
 
-#: Below which Airflow itself is mounted.
+#: The path below which Airflow itself is mounted.
 _ROOT_PATH = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
 
 
 class PageApp:
-    """The page as an ASGI application, made when the first request for it comes.
+    """The page as an ASGI application, which is made when its first request comes.
 
-    Airflow loads plugins in every process, and one alone serves pages: none other imports FastAPI.
+    Airflow loads plugins in every process, but only one serves pages. So no other process imports
+    FastAPI.
     """
 
     @cached_property
@@ -39,10 +40,11 @@ class PageApp:
 
 
 class ZeroRenamePlugin(AirflowPlugin):
-    """Registered through the ``airflow.plugins`` entry point. Templates then have
-    ``macros.zero_rename.idempotency_key_of(dag_id, run_id, task_id)``.
+    """Plugin that Airflow finds by the entry point ``airflow.plugins``.
 
-    The page is served by Airflow 3's API server; Airflow 2 heeds none of the two that describe it.
+    Templates get ``macros.zero_rename.idempotency_key_of(dag_id, run_id, task_id)``. Airflow 3's
+    API server serves the page; Airflow 2 ignores ``fastapi_apps`` and ``external_views``, which
+    describe it.
     """
 
     name = "zero_rename"

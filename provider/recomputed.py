@@ -1,4 +1,4 @@
-"""Progress of a recompute: the jobs that were run again so far, as a task keeps them."""
+"""Progress of a recompute: the jobs that were run again so far; a task keeps it over a wait."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 class Again:
     """A job that is run again.
 
-    :param cleared: by this task; else it was at work already, and is waited for.
-    :param events: number of the last event that its instance had told of an asset before.
-    :param told: the key of its run, where that was told what it is to make.
+    :param cleared: this task cleared its instance; else the instance was at work already, and is
+        waited for.
+    :param events: number of the last asset event that its instance had made before.
+    :param told: the key of its run, if a record says what the run may make.
     """
 
     table: str
@@ -40,7 +41,7 @@ class Again:
         return cls(**{**said, "partitions": partitions, "instance": instance})
 
     def made_any_of(self, step: Step) -> bool:
-        """Whether it was cleared to make partitions that a step is to make."""
+        """Return whether it was cleared to make a partition that a step must make."""
         same = self.table == step.table and not set(self.partitions).isdisjoint(step.partitions)
         return self.cleared and same
 
@@ -51,13 +52,13 @@ class Again:
 
 @dataclass(frozen=True)
 class Recomputed:
-    """What was run again so far.
+    """The jobs of a recompute that were run again so far.
 
-    :param targets: tables, or partitions of them, by their whole roots.
-    :param until: Unix time at which it is given up.
-    :param running: what has not ended yet.
-    :param layers: what was run together, in order.
-    :param troubles: looks at which Airflow's API has failed, since one at which it did not.
+    :param targets: URLs of tables or of partitions.
+    :param until: Unix time at which the task gives up.
+    :param running: jobs that have not ended yet.
+    :param layers: jobs that were run together, in order.
+    :param troubles: the number of consecutive polls in which Airflow's API has failed.
     """
 
     targets: tuple[str, ...]
@@ -73,7 +74,7 @@ class Recomputed:
         return cls(tuple(said["targets"]), said["until"], running, layers, said["troubles"])
 
     def said(self) -> dict[str, Any]:
-        """As JSON takes it."""
+        """Return the progress as values that JSON can represent."""
         return json.loads(json.dumps(asdict(self)))
 
     @property
@@ -82,14 +83,16 @@ class Recomputed:
 
 
 class Kept(Protocol):
-    """Progress that a task keeps over a wait."""
+    """Progress that a task can keep over a wait."""
 
     def said(self) -> dict[str, Any]: ...
 
 
 def wait(task: BaseOperator, seconds: float, deferrable: bool, progress: Kept) -> None:
-    """Wait before the next look: in the triggerer, from where the task's method ``proceed`` goes
-    on with the progress, or here."""
+    """Wait before the next poll, here or in the triggerer.
+
+    After a wait in the triggerer, the task goes on with its method ``proceed`` and the progress.
+    """
     if not deferrable:
         time.sleep(seconds)
         return

@@ -1,4 +1,4 @@
-"""Recomputing: the jobs of a plan run again by Airflow, a layer at a time, until none is left."""
+"""Recompute: Airflow runs the jobs of a plan again, one layer at a time, until none is left."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ if TYPE_CHECKING:
     from ..lineage.plan import Step
 
 _log = logging.getLogger(__name__)
-#: Seconds in which a DAG that is scheduled on an asset is to have a run.
+#: Seconds after an asset's event within which a DAG scheduled on the asset must have a run.
 PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
 class Recomputing:
-    """Runs again what partitions need to be as their inputs are.
+    """Recompute of partitions that do not match their inputs.
 
-    A job is run again by its own task of its own run, which is cleared. After each layer the plan
-    is made anew. The run is told before what it may replace, as the plan has seen it, and where
-    only some of what it has made is asked for, to make that alone (:class:`.Narrowing`); the word
-    is taken back when its task has ended.
+    A job is run again by its own task in its own run, which is cleared. After each layer a new plan
+    is made. Before the clear, a record (:class:`.Narrowing`) says which partitions the run may
+    replace, at the versions that the plan has seen. If only some of the run's partitions are
+    needed, the record lets it make only these. The record is ended when the run's task has ended.
 
-    :param planner: the task that does this.
-    :param seconds: as long as it may take.
-    :param patience: seconds in which a DAG that is scheduled on an asset is to have a run.
-    :param lost: look, too, whether the files are there.
-    :param narrow: where only some of what a run has made is asked for, let it make only that.
+    :param planner: the task that plans and clears.
+    :param seconds: the longest time that it may take.
+    :param patience: seconds after an asset's event within which a DAG scheduled on the asset must
+        have a run.
+    :param lost: also check that the files are there.
+    :param narrow: if only some of a run's partitions are needed, let it make only these.
     :param code_versions: by table's root, the present version of its program's code.
     """
 
@@ -58,13 +59,13 @@ class Recomputing:
         return Recomputed(tuple(targets), time.time() + self.seconds)
 
     def to_end(self, progress: Recomputed, wait: Callable[[Recomputed], None]) -> Recomputed:
-        """Plan, clear and wait, until nothing is to be run again.
+        """Plan, clear and wait, until no job must be run again.
 
-        :param wait: called between two looks; may leave this, to go on later.
-        :raises AirflowFailException: a job must not be run again, was none of Airflow's, or its
-            DAG is paused; a task failed, or ended without another job in its partitions; the API
-            refused. What was cleared before goes on.
-        :raises ApiTroubleError: the API fails for minutes.
+        :param wait: called between two polls; it may raise, to go on in another process.
+        :raises AirflowFailException: a job must not be run again, was not run by Airflow, or its
+            DAG is paused; a task failed, or ended without a new job in its partitions; the API
+            refused. Tasks that were cleared before go on.
+        :raises ApiTroubleError: the API has failed for minutes.
         """
         progress = follow(self.airflow_conn_id, self._look, progress, wait, self._give_up)
         _log.info("%s run again.", counted(len(progress.all), "job"))
@@ -79,15 +80,16 @@ class Recomputing:
         return Clearing(self.hook, self.planner, self.seconds)
 
     def _look(self, api: AirflowApi, progress: Recomputed) -> tuple[Recomputed, bool]:
-        """What there is to do now is done. Returns also whether all is."""
+        """Do all that can be done now. Return the progress, and whether all is done."""
         if progress.running:
             left = self._at_work(api, progress.running)
             progress = replace(progress, running=left)
             if left:
                 return progress, False
-        # Before the plan: a run that ends after this look has loaded what the plan calls stale.
+        # Read before the plan is made: a run that is at work now may load partitions that the plan
+        # still finds stale.
         started = self._started(api, progress)
-        # What was run again may have left a target empty.
+        # A job that was run again may have left a target empty.
         how = (self.lost, self.narrow, self.code_versions, bool(progress.layers))
         made = plan_for(self.hook, progress.targets, *how)
         found = made.plan
@@ -108,7 +110,10 @@ class Recomputing:
         return replace(progress, running=again, layers=(*progress.layers, again)), False
 
     def _at_work(self, api: AirflowApi, running: Sequence[Again]) -> tuple[Again, ...]:
-        """Those that have not ended. Of all others the word is taken back, before one fails."""
+        """Return the jobs that have not ended; end the records of the others.
+
+        The records are ended before the failure of a task is raised.
+        """
         states = {it: api.state(it.instance) for it in running}
         over = [it for it in running if states[it] in ENDED]
         for it in over:
@@ -125,9 +130,11 @@ class Recomputing:
         progress: Recomputed,
         started: Mapping[str, Sequence[AssetEvent]],
     ) -> dict[NamedTask, list[Step]]:
-        """What of a layer is to be cleared now: not what other runs make by themselves.
+        """Return the steps of a layer to clear now, by task instance.
 
-        :param started: by DAG the events of assets that it is scheduled on, before the plan.
+        Steps of a DAG that runs by itself, because of asset events, are left out.
+
+        :param started: by DAG, the events of assets on which it is scheduled, from before the plan.
         """
         due: dict[NamedTask, list[Step]] = {}
         for step in layer:
@@ -152,8 +159,11 @@ class Recomputing:
         return due
 
     def _started(self, api: AirflowApi, progress: Recomputed) -> dict[str, list[AssetEvent]]:
-        """By DAG the events of assets that it is scheduled on, of all tasks that were cleared and
-        of the runs that these have started: one of an earlier layer may still be at work."""
+        """Return the asset events since the first clear, by the DAGs scheduled on these assets.
+
+        They are events of all cleared tasks, and of the runs that these events have started: a run
+        that an earlier layer has started may still be at work.
+        """
         found: dict[str, list[AssetEvent]] = {}
         before = {it.instance: it.events for it in reversed(progress.all)}  # The first clear's.
         front = [event for it, last in before.items() for event in api.events(it, after=last)]
@@ -168,7 +178,7 @@ class Recomputing:
         return found
 
     def _is_under_way(self, events: Iterable[AssetEvent]) -> bool:
-        """Whether a DAG is at work because of events of assets, or soon will be."""
+        """Return whether a DAG is at work because of asset events, or soon will be."""
         return any(
             any(run.state not in ENDED for run in event.runs)
             or (not event.runs and time.time() < event.time + self.patience)
@@ -178,9 +188,9 @@ class Recomputing:
     def _run_again(
         self, api: AirflowApi, steps: Sequence[Step], instance: NamedTask
     ) -> list[Again]:
-        """Clear a task, for all jobs of a layer that it made."""
+        """Clear a task instance, for all steps of a layer that it must make."""
         last = max((event.number for event in api.events(instance)), default=0)
-        # A run goes by the version of its DAG that it began with, unless it is told otherwise.
+        # By default a run keeps the version of its DAG with which it began.
         latest = any(self._outdated(step) for step in steps)
         cleared = self._clearing.clear(api, instance, _permits(steps), latest=latest)
         for step in steps:
@@ -205,13 +215,13 @@ class Recomputing:
         ]
 
     def _outdated(self, step: Step) -> bool:
-        """Tell whether another version of the program is asked for than the one that ran."""
+        """Return whether another version of the program is wanted than the one that ran."""
         now = self.code_versions.get(step.table)
         return now is not None and bool(step.run.outdated(now))
 
 
 def _permits(steps: Sequence[Step]) -> list[Permit]:
-    """What the runs of steps are to make again."""
+    """Build a permit for each run of the steps."""
     runs: dict[tuple[str, str], list[Step]] = defaultdict(list)
     for step in steps:
         if step.run.idempotency_key is not None:
@@ -229,9 +239,9 @@ def _permits(steps: Sequence[Step]) -> list[Permit]:
 
 @dataclass(frozen=True)
 class MadePlan:
-    """A plan, and how many of its targets nobody can judge.
+    """A plan, and the number of partitions that it cannot judge.
 
-    :param unknown: partitions of which it is not known what they were computed from.
+    :param unknown: the number of partitions whose inputs are not known.
     """
 
     plan: Plan
@@ -246,9 +256,11 @@ def plan_for(
     code_versions: Mapping[str, str],
     may_be_empty: bool = False,
 ) -> MadePlan:
-    """What there is to run again now, as :class:`Recomputing` is told; nothing is done.
+    """Plan which jobs must be run again now. Nothing is cleared.
 
-    :param may_be_empty: whether targets may hold no rows.
+    ``lost``, ``narrow`` and ``code_versions`` are as for :class:`Recomputing`.
+
+    :param may_be_empty: targets may hold no rows.
     """
     # On use: DAG files are parsed by processes that look at nothing.
     from ..lineage import LineageState, look_up, plan
@@ -261,10 +273,11 @@ def plan_for(
 
 
 def refuse_hadoops(hook: ZeroRenameHook, targets: Iterable[str]) -> None:
-    """Refuse targets that Hadoop's committers load: nothing would ever be stale there. Six requests
-    a table.
+    """Refuse targets that Hadoop's committers load: nothing would ever be stale there.
 
-    :raises InvalidInputError: there is one.
+    This takes six requests for each table.
+
+    :raises InvalidInputError: one of the targets is of such a table.
     """
     # On use: DAG files are parsed by processes that look at nothing.
     from ..lineage.graph import place_named
@@ -282,7 +295,7 @@ def refuse_hadoops(hook: ZeroRenameHook, targets: Iterable[str]) -> None:
 
 
 def log_plan(made: MadePlan) -> None:
-    """Say what is to be run again, what must not be, and of what nobody can tell."""
+    """Log a plan: the jobs to run again, those that must not be, and the number not known."""
     found = made.plan
     rows = [
         (str(number), step.table, step.said, step.job, "; ".join(step.why))
@@ -307,8 +320,13 @@ def log_plan(made: MadePlan) -> None:
 
 
 def _check_moved(found: Plan, progress: Recomputed, code_versions: Mapping[str, str]) -> None:
-    """Refuse to go on where a task ended and its partitions are as they were, or are made by a
-    version of its code that is not the present one."""
+    """Refuse to go on if a cleared task did not help.
+
+    It has ended, but its partitions are as they were, or were made by a version of its code that is
+    not the present one.
+
+    :raises AirflowFailException: there is such a task.
+    """
     steps = [step for layer in found.layers for step in layer]
     for it, step in ((it, step) for it in progress.all for step in steps if it.made_any_of(step)):
         if it.job == step.job:

@@ -1,5 +1,7 @@
-"""Conflicts of runs that are settled by a rerun: the run that is to stand is cleared, told what it
-settles, waited for, and looked at."""
+"""Settlement of conflicts by a rerun: the run that stands is cleared, waited for, and checked.
+
+A record says which conflict the run may settle.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RerunOrder:
-    """A partition whose conflict a run is to settle by loading it again.
+    """A partition whose conflict a run must settle by loading it again.
 
     :param table: the destination's root.
-    :param version: the partition's version that the plan saw; with Hadoop's committers nobody asks.
-    :param run: the key of the run that is to stand; ``owner`` runs it.
-    :param losers: the keys of the others.
-    :param rank: the highest of the conflict; ``None``: none is known.
-    :param committer: one of Hadoop's that wrote it; ``""``: this package's.
+    :param version: the partition's version that the plan saw; not used with Hadoop's committers.
+    :param run: the key of the run that stands.
+    :param owner: of that run.
+    :param losers: the keys of the runs that give way.
+    :param rank: the highest rank in the conflict; ``None``: none is known.
+    :param committer: the one of Hadoop's committers that wrote it; ``""``: this package's.
     """
 
     table: str
@@ -61,11 +64,11 @@ class RerunOrder:
 
 @dataclass(frozen=True)
 class RerunOutcome:
-    """What became of an order.
+    """Outcome of an order.
 
     :param job: the job that settled it.
-    :param error: why it is not settled; ``""``: it is.
-    :param dag_version: by which version of the DAG the run was made again; ``None``: not known.
+    :param error: the reason why it is not settled; ``""``: it is.
+    :param dag_version: the version of the DAG with which the run ran again; ``None``: not known.
     """
 
     order: RerunOrder
@@ -78,9 +81,9 @@ class RerunOutcome:
 class SettlingRun:
     """A run that is made again for one or more orders of one table.
 
-    :param versions: of the partitions that it may replace, as it was told.
-    :param is_begun: its task is cleared.
-    :param outcomes: for each order; none: it is not over.
+    :param versions: of the partitions that it may replace, as its record has them.
+    :param is_begun: its task was cleared.
+    :param outcomes: one for each order; empty: the run is not over.
     """
 
     orders: tuple[RerunOrder, ...]
@@ -101,17 +104,17 @@ class SettlingRun:
         return NamedTask.of(self.first.owner)
 
     def failed(self, error: str, dag_version: str | None = None) -> SettlingRun:
-        """Return it as over, with no order settled."""
+        """Return the run as over, with no order settled."""
         made = tuple(RerunOutcome(it, None, error, dag_version) for it in self.orders)
         return replace(self, outcomes=made)
 
 
 @dataclass(frozen=True)
 class SettlingRuns:
-    """The runs that a task makes again to settle conflicts, as far as they are.
+    """Progress of the runs that a task makes again to settle conflicts.
 
-    :param until: Unix time at which it is given up.
-    :param troubles: looks at which Airflow's API has failed, since one at which it did not.
+    :param until: Unix time at which the task gives up.
+    :param troubles: the number of consecutive polls in which Airflow's API has failed.
     """
 
     reruns: tuple[SettlingRun, ...]
@@ -120,7 +123,7 @@ class SettlingRuns:
 
     @staticmethod
     def of(orders: Iterable[RerunOrder], seconds: float) -> SettlingRuns:
-        """Put the orders of each run together."""
+        """Group orders by run."""
         by_run: dict[tuple[str, str, str], list[RerunOrder]] = {}
         for it in orders:
             by_run.setdefault((it.table, it.run, it.committer), []).append(it)
@@ -128,7 +131,7 @@ class SettlingRuns:
         return SettlingRuns(made, time.time() + seconds)
 
     def said(self) -> dict[str, Any]:
-        """As JSON takes it."""
+        """Return the progress as values that JSON can represent."""
         return to_members(self)
 
     @property
@@ -146,18 +149,19 @@ def settle_by_rerun(
 ) -> list[RerunOutcome]:
     """Let runs load partitions in conflict again, and wait for them.
 
-    A run is cleared by its own task, bound to the versions that the plan saw, and narrowed to the
-    partitions in conflict; with a committer of Hadoop's it loads all that it loads. Killed or
-    retried, this waits for what it has cleared, and clears nothing that has settled its conflict.
+    A run's own task is cleared. The run may replace only the partitions in conflict, at the
+    versions that the plan saw; with one of Hadoop's committers it loads all of its partitions. If
+    this task is killed or retried, it waits for the runs that it has cleared, and does not clear a
+    run that has settled its conflict.
 
     :param task: the operator, for its connections, ``poll_interval``, ``timeout`` and
         ``deferrable``; its method ``proceed`` calls this again with the progress.
-    :param of: the orders, or what was done before a wait.
-    :param include_downstream: let successors of cleared tasks run again, too; nobody waits for
-        them.
-    :param refused: orders that were refused before, to be returned with the others.
-    :return: an outcome for each order, with an error where it is not settled: the run is at work,
-        or was deleted; its DAG is paused; it failed, was skipped, or has left other rows.
+    :param of: the orders, or the progress before a wait.
+    :param include_downstream: let successors of cleared tasks run again, too; they are not waited
+        for.
+    :param refused: outcomes of orders that were refused before, to be returned with the others.
+    :return: an outcome for each order, with an error if it is not settled: the run is at work, or
+        was deleted; its DAG is paused; it failed, was skipped, or has left other rows.
     :raises AirflowFailException: ``airflow_conn_id`` names no connection, or the API refuses it.
     """
     with final_where_refused():
@@ -177,7 +181,7 @@ def settle_by_rerun(
 
 
 def check_connection(airflow_conn_id: str | None) -> None:
-    """See that there is a connection by which tasks can be cleared.
+    """Check that a connection to Airflow's API is named, to clear tasks.
 
     :raises InvalidInputError: none is named.
     """
@@ -196,7 +200,7 @@ class _ConflictReruns:
     include_downstream: bool
 
     def look(self, api: AirflowApi, progress: SettlingRuns) -> tuple[SettlingRuns, bool]:
-        """Do what there is to do now. Returns also whether all is done."""
+        """Do all that can be done now. Return the progress, and whether all is done."""
         made = tuple(self._looked_at(api, it) for it in progress.reruns)
         return replace(progress, reruns=made), all(it.outcomes for it in made)
 
@@ -228,7 +232,7 @@ class _ConflictReruns:
             return it.failed(str(error))
 
     def _begun(self, api: AirflowApi, it: SettlingRun, instance: NamedTask) -> SettlingRun:
-        """Clear a run's task, unless this task has done so, or the conflict is settled."""
+        """Clear a run's task, unless this task has cleared it or the conflict is settled."""
         destination = self._destination(it)
         left = self.clearing.read(it.first.table, it.first.run, destination.plans)
         is_own = (
@@ -262,7 +266,7 @@ class _ConflictReruns:
         return replace(it, versions=permit.versions, is_begun=True)
 
     def _ended(self, api: AirflowApi, it: SettlingRun, instance: NamedTask) -> SettlingRun:
-        """Look what a run has made of its conflict, if it has ended."""
+        """Check whether a run has settled its conflict, if it has ended."""
         state = api.state(instance)
         if state not in ENDED:
             return replace(it, is_begun=True)
@@ -282,29 +286,29 @@ class _ConflictReruns:
 
 
 class _Contested(Protocol):
-    """Where a run settles conflicts, as its committer tells."""
+    """Table or destination in which a run settles conflicts, by its committer."""
 
     @property
     def plans(self) -> TableRoot:
-        """The root below which plans tell runs what they may make."""
+        """Root of the records that say what runs may make."""
         ...
 
     def permit(self, it: SettlingRun) -> Permit:
-        """Plan what a run may make.
+        """Build the permit of a run.
 
-        :raises InvalidInputError: the partitions are not as they were seen, or it must not run
-            again.
+        :raises InvalidInputError: the partitions have changed since the plan, or the run must not
+            run again.
         """
         ...
 
     def judged(self, it: SettlingRun) -> Sequence[RerunOutcome]:
-        """Look what a run has made of its conflict."""
+        """Return the outcome of each order of a run."""
         ...
 
 
 @dataclass(frozen=True)
 class _OfThisPackage:
-    """A table of this package, of whichever layout."""
+    """A table of this package, of any layout."""
 
     table: Table | DeltaTable
 
@@ -382,7 +386,7 @@ _NOT_LOADED = (
 
 
 def _seen(it: SettlingRun) -> dict[str, int]:
-    """The versions at which the plan has seen the partitions in conflict."""
+    """Return the versions at which the plan has seen the partitions in conflict."""
     return {one.partition: one.version for one in it.orders}
 
 

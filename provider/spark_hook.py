@@ -1,5 +1,4 @@
-"""The apache-spark provider's hook, with secrets kept out of what it logs, and where its connection
-leads."""
+"""Hook of the apache-spark provider without secrets in its logs; clusters of its connections."""
 
 from __future__ import annotations
 
@@ -15,10 +14,11 @@ from ..orchestration.submit.spark_log import LastWords, SparkLog
 from ..orchestration.submit.submission import Cluster, Submission
 from .connection import check_answered
 
-#: Types of a connection to a master; all but the first come of URIs such as ``yarn://``.
+#: Types of a connection to a master; all but the first come from URIs such as ``yarn://``.
 _TYPES = ("spark", "yarn", "k8s", "local", "mesos")
-#: Clusters by what their master's URL begins with: the setting by which spark-submit waits for an
-#: application whose driver is in the cluster, and the argument by which the hook does.
+#: For each kind of cluster: the prefix of its master's URL, the setting with which spark-submit
+#: waits for an application whose driver is in the cluster, and the argument with which the hook
+#: waits.
 _TRACKING = (
     ("yarn", "spark.yarn.submit.waitAppCompletion", "yarn_track_via_rm_api"),
     ("k8s", "spark.kubernetes.submission.waitAppCompletion", "track_driver_via_k8s_api"),
@@ -26,8 +26,11 @@ _TRACKING = (
 
 
 class MaskingSparkSubmitHook(SparkSubmitHook):
-    """The apache-spark provider's hook, which gives spark-submit variables that are shown
-    nowhere, and hides credentials in what it logs and raises. Made by :meth:`adopt`."""
+    """The apache-spark provider's hook, with secret variables and masked logs.
+
+    It gives spark-submit environment variables that are shown nowhere, and masks credentials in its
+    logs and errors. :meth:`adopt` makes it.
+    """
 
     _process_env: Mapping[str, str]
     _secrets: tuple[str, ...]
@@ -39,10 +42,11 @@ class MaskingSparkSubmitHook(SparkSubmitHook):
     ) -> MaskingSparkSubmitHook:
         """Turn a hook that the base operator made into one of this class.
 
-        The base operator builds its hook from thirty arguments, which grow with its versions:
-        so the hook is changed after it was made rather than made here.
+        The base operator builds its hook from thirty arguments, and more with each version. So the
+        hook is changed after it was made, rather than made here.
 
-        :param conf: copied, since the base operator writes into its hook's settings.
+        :param conf: the operator's settings. They are copied, since the base operator writes into
+            its hook's settings.
         """
         made.__class__ = cls
         assert isinstance(made, cls)
@@ -56,19 +60,22 @@ class MaskingSparkSubmitHook(SparkSubmitHook):
 
     def _build_spark_common_args(self) -> list[str]:
         words = super()._build_spark_common_args()
-        # After the call, which sets _env to env_vars on some kinds of clusters.
+        # Set after the call, which sets _env to env_vars for some kinds of clusters.
         self._env = {**(self._env or {}), **self._process_env}
         return words
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
-        """:raises InvalidInputError: one of the words is or holds a secret."""
+        """Build the command line, and refuse it if it contains a secret.
+
+        :raises InvalidInputError: a word is or contains a secret.
+        """
         words = super()._build_spark_submit_command(application)
         refuse_values(words, self._secrets)
         return words
 
     @property
     def log(self) -> Any:
-        """As the base class's, but that Spark's lines keep their levels."""
+        """The base class's logger, but Spark's lines keep their levels."""
         return SparkLog(super().log)
 
     def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
@@ -79,19 +86,19 @@ class MaskingSparkSubmitHook(SparkSubmitHook):
         super()._process_spark_submit_log(self._last_words.noted(masked))
 
     def why_it_failed(self) -> str | None:
-        """What the application said of its failure; ``None`` where it did not end badly."""
+        """Return the application's error, from its output; ``None`` if it did not fail."""
         code = self._submit_sp.returncode if self._submit_sp is not None else None
         return self._last_words.told(code) if code else None
 
 
 def find_cluster(conn_id: str, deploy_mode: str | None, binary: str | None) -> Cluster:
-    """Where a Spark connection leads.
+    """Return the cluster of a Spark connection.
 
     :param deploy_mode: wins over the connection's.
-    :param binary: so does this name of spark-submit.
-    :raises StoreUnreachableError: nobody knows whether there is such a connection.
-    :raises InvalidInputError: no such connection (the apache-spark provider would go to YARN), one
-        of another type (its host would be the master), or one that that provider refuses.
+    :param binary: name of spark-submit; wins over the connection's.
+    :raises StoreUnreachableError: it is not known whether there is such a connection.
+    :raises InvalidInputError: there is no such connection (the apache-spark provider would use
+        YARN), it has another type (its host would be the master), or that provider refuses it.
     """
     try:
         found = SparkSubmitHook.get_connection(conn_id)
@@ -111,7 +118,7 @@ def find_cluster(conn_id: str, deploy_mode: str | None, binary: str | None) -> C
     try:
         hook = SparkSubmitHook(conn_id=conn_id, deploy_mode=deploy_mode, spark_binary=binary)
     except (ValueError, RuntimeError, NameError) as error:
-        # A NameError: the hook of Kubernetes without the provider that it needs.
+        # NameError: a connection to Kubernetes, without the provider that it needs.
         raise InvalidInputError(
             f"The Spark connection {conn_id!r} cannot be used: {error}",
             remedy="Mend the connection or the task's arguments, or install what is missing; for "
@@ -122,11 +129,12 @@ def find_cluster(conn_id: str, deploy_mode: str | None, binary: str | None) -> C
 
 
 def check_tracking(hook: SparkSubmitHook) -> None:
-    """Check that an application in a cluster is waited for: by spark-submit, or by the hook, which
-    asks the cluster's API and needs spark-submit to end before.
+    """Check that an application in a cluster is waited for, by spark-submit or by the hook.
+
+    The hook polls the cluster's API, so spark-submit must end before.
 
     :param hook: as the base operator makes it; nothing is submitted yet.
-    :raises InvalidInputError: nobody waits, both do, or the API cannot be asked.
+    :raises InvalidInputError: neither waits, both wait, or the API cannot be used.
     """
     known: Any = hook
     for kind, setting, argument in _TRACKING:

@@ -1,4 +1,4 @@
-"""Staleness of what a sensor has waited for: failure, or a run again of what is stale."""
+"""Staleness of partitions that a sensor has waited for: fail, or run stale ones again."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ _NAMED = 5
 
 
 def check_on_stale(given: str, forgets: bool, code_versions: object) -> None:
-    """See that a sensor can do what it is asked for.
+    """Check the arguments of a sensor about staleness.
 
-    :param forgets: whether it ends between two looks, to begin anew.
-    :param code_versions: those that it asks for.
-    :raises InvalidInputError: it is none of :data:`ON_STALE`, or it cannot.
+    :param given: the argument ``on_stale``.
+    :param forgets: the sensor is rescheduled between two polls, and keeps no progress.
+    :param code_versions: the argument.
+    :raises InvalidInputError: ``on_stale`` is not one of :data:`ON_STALE`, or the sensor cannot do
+        it.
     """
     if given not in ON_STALE:
         raise InvalidInputError(
@@ -49,11 +51,11 @@ def check_on_stale(given: str, forgets: bool, code_versions: object) -> None:
 
 
 def see_to_stale(sensor: Any, context: Context, report: Mapping[str, Any]) -> bool:
-    """Do what ``on_stale`` says about what was waited for.
+    """Carry out ``on_stale`` for the partitions that a sensor has waited for.
 
-    :param report: the sensor's; its partitions without files are left out.
-    :returns: whether there is something else by now.
-    :raises AirflowFailException: it is stale, and stays so.
+    :param report: of the sensor; its partitions without files are left out.
+    :return: whether partitions were made again, so that the report is outdated.
+    :raises AirflowFailException: a partition is stale, and stays so.
     """
     if sensor.on_stale == "ignore":
         return False
@@ -84,12 +86,12 @@ def see_to_stale(sensor: Any, context: Context, report: Mapping[str, Any]) -> bo
 def make_again(
     task: Any, context: Context, of: list[str] | Mapping[str, Any], pause: float, **how: Any
 ) -> Recomputed:
-    """Run again what partitions need to be as their inputs are.
+    """Run jobs again until partitions match their inputs.
 
     :param task: the sensor or operator, for its connections, ``timeout`` and ``deferrable``.
-    :param of: their names, or what was done before a wait.
-    :param pause: seconds between looks.
-    :param how: for :class:`.Recomputing`.
+    :param of: the partitions' URLs, or the progress before a wait.
+    :param pause: seconds between polls.
+    :param how: arguments of :class:`.Recomputing`.
     :raises AirflowFailException: as :class:`.Recomputing`.
     """
     hook = ZeroRenameHook(task.zero_rename_conn_id)
@@ -104,10 +106,10 @@ def make_again(
 
 
 def versions_by_root(hook: ZeroRenameHook, given: object) -> dict[str, str]:
-    """The present versions of programs' code, by their tables' roots.
+    """Return the present versions of programs' code, by their tables' roots.
 
-    :param given: by table, as a task names it; ``None``: none.
-    :raises InvalidInputError: a template made something else of them.
+    :param given: versions by table, as a task names the table; ``None``: none.
+    :raises InvalidInputError: not such versions, for example because of a template.
     """
     known = {} if given is None else read_versions("code_versions", given)
     return {hook.table_url(name): version for name, version in known.items()}

@@ -1,4 +1,4 @@
-"""Looks that the triggers of one process share: one at a time for each table and connection."""
+"""Polls that the triggers of one process share: one at a time for each table and connection."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-#: Seconds after which a connection is read again: keys are changed, and a triggerer lives long.
+#: Seconds after which a connection is read again: keys change, and a triggerer lives long.
 REFRESH = 300.0
-#: Few, so that the event loop keeps its share of the interpreter.
+#: Threads that poll. There are few, so that the event loop keeps its share of the interpreter.
 _LOOKERS = ThreadPoolExecutor(4, thread_name_prefix="zero-rename-look")
 
 
 class SharedTables:
-    """Tables of this process: all of one connection have the same two clients.
+    """Tables of this process; all tables of one connection share the same two clients.
 
-    :param clock: monotonic seconds.
+    :param clock: returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,12 +54,12 @@ class SharedTables:
         self._hooks: dict[str, tuple[float, ZeroRenameHook, dict[str, Table]]] = {}
 
     def hook(self, conn_id: str) -> ZeroRenameHook:
-        """The hook of a connection as it was :data:`REFRESH` seconds ago at most."""
+        """Return the hook of a connection, which was read at most :data:`REFRESH` seconds ago."""
         with self._lock:
             return self._made(conn_id)[1]
 
     def table(self, conn_id: str, url: str) -> Table:
-        """The table at ``url``, by the connection as it was :data:`REFRESH` seconds ago at most.
+        """Return the table at ``url``; its connection was read at most :data:`REFRESH` seconds ago.
 
         :raises InvalidInputError: the connection cannot be used.
         """
@@ -76,12 +76,15 @@ class SharedTables:
         return made
 
     def drop(self, conn_id: str) -> None:
-        """Read the connection again next time."""
+        """Forget a connection, so that it is read again next time."""
         with self._lock:
             self._hooks.pop(conn_id, None)
 
     def forget(self, conn_id: str, table: Table) -> bool:
-        """Read the connection again next time. ``False``: it was read for this table already."""
+        """Forget the connection of a table, so that it is read again next time.
+
+        :return: ``False`` if it was read in the last second, or is forgotten already.
+        """
         with self._lock:
             known = self._hooks.get(conn_id)
             if known is not None and known[2].get(table.root.url) is table:
@@ -91,7 +94,7 @@ class SharedTables:
 
 @dataclass(eq=False)
 class _Waiter:
-    """A trigger, and what its last look saw."""
+    """A trigger, with the states and the result of its last poll."""
 
     query: TableQuery
     interval: float
@@ -102,14 +105,14 @@ class _Waiter:
 
 
 class TableWatch:
-    """Looks at one table for all triggers of an event loop that wait for something of it.
+    """Polls of one table, for all triggers of an event loop that wait for it.
 
-    A look lists what the queries go by, once for all of them; only a query of which something has
-    changed sends requests of its own. Triggers whose time comes within half their interval join
-    the look of the first.
+    A poll lists the keys of all queries at once. A query sends requests of its own only if one of
+    its keys has changed. Triggers that are due within half their interval join the poll of the
+    first one.
 
-    :param tables: where the table comes from.
-    :param clock: monotonic seconds.
+    :param tables: from which the table is taken.
+    :param clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -124,20 +127,22 @@ class TableWatch:
         self._tables = tables
         self._clock = clock
         self._pages: dict[str, int] = {}
-        #: What the last look saw of a Delta table's log.
+        #: State of a Delta table's log at the last poll.
         self._seen: dict[str, State] = {}
         self._waiters: list[_Waiter] = []
         self._arrived = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def results(self, query: TableQuery, interval: float) -> AsyncIterator[QueryResult]:
-        """What the looks find, as far as it differs from what the one before found; the last one
-        is not :data:`.job_query.WAITING`."""
+        """Yield the results of polls that differ from the result before.
+
+        The last one is not :data:`.job_query.WAITING`.
+        """
         waiter = _Waiter(query, interval)
         self._waiters.append(waiter)
         self._arrived.set()
         if self._task is None or self._task.done():
-            # Not in this trigger's context, whose name its log messages would have.
+            # In a new context: in this trigger's, the log messages would have its name.
             self._task = asyncio.create_task(self._keep_looking(), context=Variables())
             self._task.add_done_callback(self._ended)
         try:
@@ -170,7 +175,7 @@ class TableWatch:
                 continue
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Nobody waits any more, or a look failed in a way that nobody has thought of."""
+        """Pass an unexpected error on to all triggers; without an error, none is left waiting."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             for waiter in self._waiters:
@@ -182,7 +187,7 @@ class TableWatch:
             waiter.results.put_nowait(result)
 
     def _look(self, joined: list[_Waiter]) -> list[tuple[_Waiter, QueryResult]]:
-        """One look, in a thread."""
+        """Poll once, in a thread."""
         queries = [waiter.query for waiter in joined]
         ended = states_of_tasks(
             _task_states(), (q.idempotency_key for q in queries if q.idempotency_key is not None)
@@ -237,7 +242,8 @@ class TableWatch:
             waiter.states = states
             state = ended.get(waiter.query.idempotency_key or "")
             if result is waiter.last and waiter.query.after(result, state) != result:
-                # What a log's listing does not show: the task's application may outlive it.
+                # Ask again: the task's application may outlive the task, which a log's listing does
+                # not show.
                 result = _answer(waiter.query, table, seen, None)
             answers.append(waiter.query.after(result, state))
         return answers
@@ -249,11 +255,11 @@ def _answer(
     seen: Mapping[str, State],
     marker: ReadMarker | None,
 ) -> QueryResult:
-    """What one query comes to.
+    """Return the result of one query.
 
-    :param seen: what lies at what the query goes by.
-    :param marker: given where nothing does.
-    :raises StoreRefusedError: for all queries alike.
+    :param seen: the objects at the keys of the query.
+    :param marker: reads a ``_SUCCESS``; given if there is nothing at the keys.
+    :raises StoreRefusedError: the store refused; this holds for all queries.
     """
     try:
         if isinstance(query, PartitionsQuery):
@@ -270,13 +276,15 @@ def _answer(
 
 
 def _without_answer(error: ZeroRenameError) -> QueryResult:
-    """The result of a look that failed, as a poke in a worker fails: waiting for what cannot be
-    right is in vain, and all else may be right at the next try."""
+    """Return the result of a failed poll, which fails the sensor as a poke in a worker would.
+
+    An invalid argument is final; any other error may be over at the next attempt.
+    """
     return QueryResult(FAILED if isinstance(error, InvalidInputError) else ERROR, str(error))
 
 
 def _task_states() -> AskStates | None:
-    """Asks Airflow for states of tasks; ``None`` where nobody is there to be asked."""
+    """Return the function that asks Airflow for states of tasks; ``None`` if there is none."""
     runner = sys.modules.get("airflow.sdk.execution_time.task_runner")
     if runner is None or not hasattr(runner, "SUPERVISOR_COMMS"):
         return asks_states(None)
@@ -290,11 +298,12 @@ _watches: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], Tab
 
 
 async def look_at(conn_id: str, name: str, ask: Callable[[Table], T]) -> T:
-    """Ask a table something, in a thread of those that look and with the clients they share.
+    """Ask a table a question, in one of the threads that poll and with their shared clients.
 
-    :param name: the table's, whole or below the connection's table root.
-    :raises ZeroRenameError: what asking raises; the connection is read again then, where the store
-        refused.
+    :param name: the table's URL, or its name below the connection's table root.
+    :param ask: asks the table.
+    :raises ZeroRenameError: as ``ask``. If the store refused, the connection is read again next
+        time.
     """
 
     def look() -> T:
@@ -311,7 +320,7 @@ async def look_at(conn_id: str, name: str, ask: Callable[[Table], T]) -> T:
 
 
 def watch(conn_id: str, url: str) -> TableWatch:
-    """The watch of a table in the running event loop."""
+    """Return the watch of a table in the running event loop."""
     here = _watches.setdefault(asyncio.get_running_loop(), {})
     key = (conn_id, url)
     if key not in here:

@@ -1,4 +1,4 @@
-"""Arguments of a task that Airflow renders, each read by the parser of its kind."""
+"""Arguments of a task that Airflow renders; each kind has a parser."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..orchestration.templates import is_known
 
 
 class TaskArguments:
-    """Base of our operators and sensors: it reads their arguments once they are rendered.
+    """Base of this package's operators and sensors: it reads their rendered arguments.
 
-    Airflow renders to texts, or with ``render_template_as_native_obj`` to what these are as
-    literals of Python. Every argument of a task is therefore read by the parser of its kind, which
-    takes both. While a DAG file is parsed, what is no template is read too, so that a wrong value
-    breaks the import.
+    Airflow renders templates to texts or, with ``render_template_as_native_obj``, to Python
+    literals. So every argument is read by the parser of its kind, which takes both. Arguments that
+    are no templates are also read while a DAG file is parsed, so that a wrong value breaks the
+    import.
     """
 
-    #: Parsers by argument. Those of the bases count besides.
+    #: Parsers by argument, in addition to those of the base classes.
     parsers: ClassVar[Mapping[str, Parser]] = {}
-    #: The same of arguments that count as left out where their template has no value.
+    #: Parsers of arguments that count as left out if their template has no value.
     optional_parsers: ClassVar[Mapping[str, Parser]] = {}
     _unrendered: Mapping[str, Any]
 
@@ -35,10 +35,11 @@ class TaskArguments:
         return found
 
     def note_arguments(self) -> None:
-        """Read what no template hides, and note how all are written. Called when the arguments are
-        set.
+        """Read the arguments that are no templates, and keep all as they were written.
 
-        :raises InvalidInputError: an argument that cannot be right.
+        It is called when the arguments are set.
+
+        :raises InvalidInputError: an invalid argument.
         """
         written: dict[str, Any] = {}
         for name, parse in self.all_parsers().items():
@@ -52,9 +53,9 @@ class TaskArguments:
         self._unrendered = written
 
     def read_arguments(self) -> None:
-        """Read all arguments, which are rendered by now.
+        """Read all arguments after they were rendered.
 
-        :raises InvalidInputError: names the first argument that cannot be right, and its value.
+        :raises InvalidInputError: names the first invalid argument, and its value.
         """
         optional = self.all_parsers("optional_parsers")
         for name, parse in self.all_parsers().items():
@@ -78,14 +79,14 @@ class TaskArguments:
 
 
 def _is_nothing(value: object, written: object) -> bool:
-    """Whether a template was rendered to nothing, or to its name."""
+    """Return whether a template was rendered to ``None``, or to the text ``None``."""
     if isinstance(value, str):
         return value.strip() == "None" and not is_known(written)
     return value is None
 
 
 def _texts_of(value: object) -> Any:
-    """The texts in an argument, in the place where they are; of all else that it is there."""
+    """Copy an argument with its texts; ``...`` stands for any other value in it."""
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):
@@ -96,8 +97,9 @@ def _texts_of(value: object) -> Any:
 
 
 def _as_written(value: object, written: object) -> object:
-    """A rendered argument, but that a text which is no template is what was written: the native
-    rendering makes the number 4.1 of the text ``"4.10"``.
+    """Return a rendered argument in which texts that are no templates are as they were written.
+
+    The native rendering makes the number 4.1 of the text ``"4.10"``, even if it is no template.
 
     :param written: :func:`_texts_of` the argument before it was rendered.
     """
@@ -111,7 +113,7 @@ def _as_written(value: object, written: object) -> object:
 
 
 def _is_literal(value: object, written: str) -> bool:
-    """Whether a value is what the native rendering makes of a text."""
+    """Return whether the native rendering makes this value of a text."""
     if isinstance(value, str) or not written:
         return False
     try:

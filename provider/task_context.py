@@ -1,4 +1,4 @@
-"""A task's context: which run it is, and which partitions it loads."""
+"""Run and partitions of a task, read from its context."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..orchestration.runs.arguments import read_index
 from ..orchestration.runs.partitions import check_partition, dated_partition, listed_partitions
 from ..orchestration.runs.task_run import TaskRun
 
-#: For jobs that write whatever partitions their rows have, and for unpartitioned tables.
+#: Argument for jobs that write any partitions that their rows have, and for unpartitioned tables.
 ANY = "*"
 _REMEDY = (
     "Give partition='year=2013/month=1/day=5' (templates work), or "
@@ -22,12 +22,12 @@ _REMEDY = (
 
 
 def task_run(context: Mapping[str, Any]) -> TaskRun:
-    """The execution that a context belongs to."""
+    """Return the attempt that a context belongs to."""
     ti = context["ti"]
     task = context.get("task") or getattr(ti, "task", None)
     retries = int(getattr(task, "retries", 0) or 0)
-    # Clearing sets max_tries to try_number + retries (airflow.models.taskinstance,
-    # clear_task_instances); the task SDK finds a series' first try in the same way.
+    # A clear sets max_tries to try_number + retries (airflow.models.taskinstance,
+    # clear_task_instances). The task SDK finds the first attempt after a clear in the same way.
     max_tries = getattr(ti, "max_tries", None)
     first_try = max(1, int(max_tries) - retries + 1) if max_tries is not None else 1
     map_index = getattr(ti, "map_index", None)
@@ -44,12 +44,12 @@ def task_run(context: Mapping[str, Any]) -> TaskRun:
 
 
 def _series(dag_run: Any, max_tries: int | None) -> str | None:
-    """What is the same in all tries of a series and in no other.
+    """Return a text that is the same in all attempts since the task's last clear, and unique.
 
-    A run that is deleted and made anew begins at another time, and clearing changes the task's
-    max_tries (airflow.models.taskinstance, clear_task_instances). It raises the run's clear_number,
-    too, but so does the clear of any other task of the run: by that a retry would count as cleared,
-    and a deferred load as another try.
+    A run that is deleted and made again begins at another time. A clear changes the task's
+    max_tries (airflow.models.taskinstance, clear_task_instances). It also raises the run's
+    clear_number, but so does a clear of any other task of the run: by that number a retry would
+    count as cleared, and a deferred load as another attempt.
     """
     began = getattr(dag_run, "start_date", None)
     if began is None:
@@ -58,12 +58,12 @@ def _series(dag_run: Any, max_tries: int | None) -> str | None:
 
 
 def map_index_of(task_id: str, given: int | str | None, context: Mapping[str, Any]) -> int:
-    """The map index of a task of this run that another one waits for; -1: it is not mapped.
+    """Return the map index of a task of this run that another task waits for; -1: not mapped.
 
-    :param given: the argument; ``None``: that of the waiting task where both are in one mapped task
-        group.
-    :raises InvalidInputError: there is no such task in the DAG, or it is mapped and nothing says
-        which of its indexes is meant; or the argument is no index.
+    :param given: the argument; ``None``: the index of the waiting task, if both are in one mapped
+        task group.
+    :raises InvalidInputError: there is no such task in the DAG; it is mapped and its index is not
+        given; or the argument is not an index.
     """
     if given is not None:
         return read_index("upstream_map_index", given)
@@ -101,17 +101,17 @@ def resolve_partitions(
     partition_format: str | None,
     timezone: str = "UTC",
 ) -> tuple[str, ...]:
-    """The partitions a run is to load, in this order: the argument, the run's partition key,
-    the run's date in ``partition_format``.
+    """Return the partitions that a run must load.
 
-    A run's date is its ``partition_date`` in a partitioned run, else the start of its data
-    interval. In a partitioned run the data interval and ``ds`` do not exist.
+    They come from the argument or, without one, from the run's partition key or else from the run's
+    date in ``partition_format``. A run's date is its ``partition_date`` in a partitioned run, and
+    otherwise the start of its data interval. A partitioned run has no data interval and no ``ds``.
 
     :param partition: one path, several, or :data:`ANY`.
-    :param partition_format: ``strftime`` codes for the date, as ``year=%Y/month=%-m/day=%-d``.
-    :param timezone: in which that date is taken.
-    :return: paths without repetition; none for :data:`ANY`.
-    :raises InvalidInputError: nothing says the partition; the message says what to give.
+    :param partition_format: ``strftime`` codes for the date, such as ``year=%Y/month=%-m/day=%-d``.
+    :param timezone: the zone in which the date is written.
+    :return: paths without repetition; empty for :data:`ANY`.
+    :raises InvalidInputError: nothing gives the partition; the message says what to give.
     """
     if partition is not None:
         return _named(partition)
@@ -127,13 +127,16 @@ def resolve_partitions(
 
 
 def run_rank(context: Mapping[str, Any], given: object | None) -> RunRanks | None:
-    """Rank a run: by what its task says; else by the end of its data interval, or its partition's
-    date; else by when it was due. Of two of one rank, the one that was due later is newer.
+    """Return the rank of a run.
 
-    Never its start: Airflow sets that anew when a task is cleared. Airflow 2 tells when a run was
-    due by its logical date. ``None``: the run has none of these; its job is as new as its opening.
+    It is the rank that its task gives; without it, the end of the run's data interval or its
+    partition's date; without these, the time at which the run was due. Of two runs with the same
+    rank, the one that was due later is newer. In Airflow 2 the time at which a run was due is its
+    logical date. The run's start is never used, since Airflow sets it again when a task is cleared.
 
-    :raises InvalidInputError: what the task says is no rank.
+    :param given: the rank that the task gives, or ``None``.
+    :return: ``None`` if the run has none of these; then the opening of its job is its rank.
+    :raises InvalidInputError: the task gives an invalid rank.
     """
     due = getattr(context.get("dag_run"), "run_after", None) or context.get("logical_date")
     if given is not None:
@@ -145,7 +148,7 @@ def run_rank(context: Mapping[str, Any], given: object | None) -> RunRanks | Non
 
 
 def no_partition() -> InvalidInputError:
-    """The error for an empty list."""
+    """Build the error for an empty list of partitions."""
     return InvalidInputError("partition names no partition.", remedy=_REMEDY)
 
 
@@ -159,12 +162,12 @@ def _named(partition: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_logical_date(context: Mapping[str, Any]) -> None:
-    """See that a run's data interval is about the logical date that somebody gave it.
+    """Check that a run's data interval fits its logical date.
 
-    ``airflow dags trigger --logical-date`` takes the last interval before *now* for any date
-    (airflow.api.common.trigger_dag, which infers it from ``run_after``).
+    With ``airflow dags trigger --logical-date`` the data interval is the last one before *now*, for
+    any date (airflow.api.common.trigger_dag infers it from ``run_after``).
 
-    :raises InvalidInputError: it is about another time.
+    :raises InvalidInputError: the data interval is about another time.
     """
     logical = context.get("logical_date")
     start, end = context.get("data_interval_start"), context.get("data_interval_end")

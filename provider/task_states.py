@@ -1,4 +1,4 @@
-"""Fates of tries of S3A loads, as the states of their task instances tell them."""
+"""Liveness of attempts of S3A loads, by the states of their task instances."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ..s3a.runs.try_record import TryRecord
 from .compat import asks_states, states_of_tasks
 
 _AT_WORK = ("running", "queued", "scheduled", "restarting", "deferred", "up_for_reschedule")
-#: What the state of its task instance says of a try.
+#: Liveness of an attempt by the state of its task instance.
 _SAID = {
     **dict.fromkeys(_AT_WORK, JobLiveness.LIVE),
-    # The run has loaded, or is going to load, by another try.
+    # The run has loaded, or is going to load, in another attempt.
     **dict.fromkeys(("success", "up_for_retry"), JobLiveness.SUPERSEDED),
-    # Nobody loads unless somebody clears the task.
+    # The run does not load again unless the task is cleared.
     **dict.fromkeys(("failed", "upstream_failed", "skipped", "removed"), JobLiveness.DEAD),
 }
 
 
 def task_states(ti: Any) -> Callable[[TryRecord], JobLiveness | None]:
-    """Make the question what has become of a try, by the state of its task instance.
+    """Return a function that returns the liveness of an attempt, by its task instance's state.
 
     :param ti: the running task's own instance, which can ask for others' states.
     """

@@ -1,4 +1,4 @@
-"""The trigger of a deferred sensor."""
+"""Trigger of a deferred sensor."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _log = logging.getLogger(__name__)
 
 
 class SuccessManifestTrigger(BaseTrigger):
-    """Asks a sensor's query until it is decided.
+    """Trigger that polls a sensor's query until it has a final result.
 
-    All triggers of a table and connection share their looks (:mod:`.table_watch`), which run in
-    few threads, connections and boto3 included: the event loop is never blocked.
-    The trigger ends once, with the result: there is no second deferral that could begin the
-    sensor's timeout anew. A store that cannot be reached for a moment is asked again.
+    All triggers with the same table and connection share their polls (:mod:`.table_watch`). Polls
+    run in a few threads, with all use of connections and boto3, so the event loop is never blocked.
+    The trigger yields one event, the final result. So the sensor is deferred only once, and its
+    timeout never begins again. If the store cannot be reached, the next poll asks again.
 
     :param query: ``as_dict`` of :class:`.JobQuery` or :class:`.PartitionsQuery`.
     :param zero_rename_conn_id: connection of type ``zero_rename``.
-    :param poke_interval: seconds between looks.
+    :param poke_interval: seconds between polls.
     """
 
     def __init__(
@@ -48,8 +48,7 @@ class SuccessManifestTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event: ``state`` (``ready``, ``failed`` or ``error``), ``explanation``,
-        ``report``."""
+        """Yield one event: a :class:`.QueryResult` as a dictionary, whose state is not waiting."""
         query = table_query(self.query)
         watched = watch(self.zero_rename_conn_id, query.table)
         try:

@@ -1,1 +1,1 @@
-"""Assets of Airflow: events of loads, keys of partitions, commits that start DAGs."""
+"""Airflow's assets: events of loads, keys of partitions, commits that start DAGs."""

@@ -1,4 +1,4 @@
-"""Event trigger that starts DAGs on commits to a table, whoever makes them."""
+"""Event trigger that starts DAGs after commits to a table by any writer."""
 
 from __future__ import annotations
 
@@ -32,39 +32,43 @@ if TYPE_CHECKING:
     from ...committer import Table
     from ...tables import DeltaTable
 
-#: Seconds between an event and the note that it was told: until then a triggerer that dies has not
-#: told it. The triggerer hands events over every second.
+#: Seconds between an event and the note of its cursor. The triggerer passes events on every second:
+#: if it dies before it has passed the event on, the cursor must not be noted.
 HANDED_OVER = 5.0
 
 
 class TableCommitTrigger(BaseEventTrigger):
-    """Events of commits to a table, by whichever process: an operator, Spark, a notebook.
+    """Trigger with an event for new commits to a table, by any process.
 
-    For an asset's watcher, whose events start DAGs::
+    It is for an asset's watcher, whose events start DAGs::
 
         Asset("flights commits", watchers=[
             AssetWatcher(name="flights", trigger=TableCommitTrigger(table="s3://lake/wh/flights"))
         ])
 
-    The event's payload has ``table`` and ``commits``, oldest first: the report of each job, as of
-    the load operators, with ``job``, ``rows``, ``files``, ``bytes``, ``decided_at``, ``partitions``
-    with ``version`` and numbers of each, for a single one ``partition`` and ``version``; and
-    ``owner``, who ran it. What one look finds is one event: of several at once Airflow starts one
-    run, by the first, and leaves the others to the run after it. A commit is told when readers that
-    list see all of it; one to a Delta table, also by another engine, as its log has it.
-    Compactions, which bring no rows, are none, nor are jobs of Hadoop's committers.
+    The event's payload has ``table`` and ``commits``: a report for each job, oldest first. A report
+    has the members of the load operators' reports: ``job``, ``rows``, ``files``, ``bytes``,
+    ``decided_at``, ``partitions`` (each with its ``version`` and numbers), and ``partition`` and
+    ``version`` of a single partition. It also has ``owner``: who ran the job.
 
-    How far it has come is noted in the asset's state store (Airflow 3.3), some seconds after the
-    event: a triggerer that dies in between tells it again, with the same jobs, and none is missed.
-    Before Airflow 3.3 a triggerer that starts anew begins with what is committed then.
+    All commits that one poll finds make one event. If several events come at once, Airflow starts
+    one run for the first, and leaves the others to the next run. A commit is reported when readers
+    by listing see all of it. A commit to a Delta table, also of another engine, is reported as soon
+    as it is in the log. Compactions, which bring no rows, are not reported, nor are jobs of
+    Hadoop's committers.
+
+    The position is noted in the asset's state store (Airflow 3.3), some seconds after the event. If
+    the triggerer dies in between, the event comes again with the same jobs, and no commit is
+    missed. Before Airflow 3.3, a triggerer that starts again only reports commits from then on.
 
     :param table: ``s3://bucket/prefix``, or a name below the connection's table root.
-    :param partition: only commits that changed this partition, or some below it (``region=eu``).
-    :param since: begin with what was committed after this time, ISO 8601; left out, with what is
-        committed from now on. It matters at the very first start only.
+    :param partition: report only commits that changed this partition, or one below it
+        (``region=eu``).
+    :param since: report commits from this time on, in ISO 8601; if it is left out, commits from now
+        on. It matters only at the very first start.
     :param zero_rename_conn_id: connection of type ``zero_rename``.
-    :param poke_interval: seconds between looks, each of three listings, with a partition of a few
-        requests more; at a Delta table of one listing.
+    :param poke_interval: seconds between polls. A poll takes three listings, and a few requests
+        more with ``partition``; for a Delta table one listing.
     """
 
     def __init__(
@@ -90,7 +94,7 @@ class TableCommitTrigger(BaseEventTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yields an event for each look that finds commits; does not end."""
+        """Yield an event for each poll that finds commits. It does not end."""
         noted = await self._noted()
         cursor = None if noted is None else decode_cursor(noted)
         while True:
@@ -110,7 +114,7 @@ class TableCommitTrigger(BaseEventTrigger):
             await asyncio.sleep(self.poke_interval - pause)
 
     def _look(self, cursor: ListingCursor | LogCursor | None) -> Callable[[Table], NewCommits]:
-        """One look, for a thread."""
+        """Return the function that polls a table once, to be called in a thread."""
 
         def ask(table: Table) -> NewCommits:
             since = None if self.since is None else read_time("since", self.since).timestamp()
@@ -128,14 +132,14 @@ class TableCommitTrigger(BaseEventTrigger):
         return ask
 
     def _wanted(self, table: Table | DeltaTable) -> Callable[[str], bool]:
-        """Tells partitions whose commits are asked for."""
+        """Return a function that returns whether commits to a partition are reported."""
         if self.partition is None:
             return lambda partition: True
         wanted = table_directory(table, self.partition)
         return lambda partition: f"{partition}/".startswith(f"{wanted}/")
 
     async def _noted(self) -> str | None:
-        """How far an earlier triggerer came, as far as anybody knows."""
+        """Read the cursor that an earlier triggerer noted; ``None`` if there is none."""
         for store in self._stores():
             noted = await store.aget(self._note_key)
             if isinstance(noted, str):
@@ -143,8 +147,11 @@ class TableCommitTrigger(BaseEventTrigger):
         return None
 
     async def _note(self, cursor: str) -> bool:
-        """Note how far the commits are told. ``False``: it failed, and is to be tried again: the
-        trigger's end would begin another that tells them once more."""
+        """Note the cursor: commits before it were reported.
+
+        :return: ``False`` if this failed. It must not end the trigger: the next one would report
+            the same commits again. The next poll notes the cursor.
+        """
         try:
             for store in self._stores():
                 await store.aset(self._note_key, cursor)
@@ -159,13 +166,16 @@ class TableCommitTrigger(BaseEventTrigger):
 
     @property
     def _note_key(self) -> str:
-        """Of this trigger, where an asset has several."""
+        """Key of this trigger's note; an asset may have several triggers."""
         about = f"{self.zero_rename_conn_id} {self.table} {self.partition or ''}"
         return f"zero_rename_commits_{hashlib.sha256(about.encode()).hexdigest()[:16]}"
 
     def _stores(self) -> list[Any]:
-        """Where each asset that is watched keeps notes: several have the same trigger where it is
-        made of the same arguments, and the accessors offer no way to go through them."""
+        """Return the state stores of all assets that this trigger watches.
+
+        Several assets share a trigger if it has the same arguments. Airflow's accessors have no
+        public way to list them.
+        """
         known = getattr(self, "asset_state_store", None)
         by_name, by_uri = getattr(known, "_by_name", {}), getattr(known, "_by_uri", {})
         return [*by_name.values(), *by_uri.values()]

@@ -1,4 +1,4 @@
-"""OpenLineage's view of a load: imported where it is asked for, by OpenLineage's provider."""
+"""OpenLineage's datasets of a load. Imported only if OpenLineage's provider asks for them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from ...orchestration.runs.loaded_table import LoadedTable
 
 _log = logging.getLogger(__name__)
-#: Partitions whose versions are in a version by name; of more it is a digest.
+#: The most partitions that a dataset's version names; for more it has a digest.
 _NAMED = 20
 
 
 def named_lineage(table: str, inlets: Iterable[Any] = ()) -> OperatorLineage:
-    """Which table a load is to write, before it has, or where it has failed.
+    """Return the lineage of a load that has not committed: only its table and inlets.
 
-    :param table: its URL.
-    :param inlets: the task's.
+    :param table: the URL of the table that it should write.
+    :param inlets: of the task.
     """
     return OperatorLineage(inputs=_inlets(inlets), outputs=[OutputDataset(**_name(table))])
 
@@ -42,9 +42,12 @@ def named_lineage(table: str, inlets: Iterable[Any] = ()) -> OperatorLineage:
 def job_lineage(
     table: LoadedTable, report: Mapping[str, Any], inlets: Iterable[Any]
 ) -> OperatorLineage:
-    """What the job of a report has written and read, as far as its table can be asked now.
+    """Return the datasets that a committed job has written and read.
+
+    If the table cannot be read now, its columns and the job's inputs are left out.
 
     :param report: :func:`.reports.commit_report`.
+    :param inlets: of the task.
     """
     schema, reads = None, ()
     try:
@@ -61,15 +64,16 @@ def load_lineage(
     reads: Iterable[TableRead] = (),
     inlets: Iterable[Any] = (),
 ) -> OperatorLineage:
-    """What a load has written and read: datasets named as the Amazon provider names those on S3.
+    """Return the datasets that a load has written and read.
 
-    The output has the job's rows, bytes and files, its id as the version, its partitions and the
-    table's columns. An input has the partitions that were read, and their versions as the version.
+    They have the names that the Amazon provider gives to datasets on S3. The output has the job's
+    rows, bytes and files, its id as the version, its partitions and the table's columns. An input
+    has the partitions that were read, and its version has their versions.
 
     :param report: :func:`.reports.commit_report`.
-    :param schema: the table's; ``None`` where it is not known.
-    :param reads: what the application has read before it committed.
-    :param inlets: the task's, which are inputs too, beside what was read.
+    :param schema: of the table; ``None`` if it is not known.
+    :param reads: the tables that the application read before it committed.
+    :param inlets: of the task; they are inputs, too.
     """
     facets: dict[str, Any] = {"version": DatasetVersionDatasetFacet(datasetVersion=report["job"])}
     if schema is not None:
@@ -88,7 +92,10 @@ def load_lineage(
 
 
 def _column(name: str, kind: pa.DataType) -> Any:
-    """A column with what is nested in it, as fields: a list's element, a map's keys and values."""
+    """Return a column as a field with its nested fields.
+
+    These are a struct's members, a list's element, a map's keys and values.
+    """
     within: dict[str, pa.DataType] = {}
     said = str(kind)
     if isinstance(kind, pa.StructType):
@@ -102,7 +109,7 @@ def _column(name: str, kind: pa.DataType) -> Any:
 
 
 def _inlets(inlets: Iterable[Any], read: Iterable[Any] = ()) -> list[Any]:
-    """The inlets that are datasets, but for what was read: of that more is known."""
+    """Return the inlets that are datasets, without those in ``read``, which have more details."""
     known = {(it.namespace, it.name) for it in read}
     found = map(ExtractorManager.convert_to_ol_dataset, inlets)
     return [it for it in found if it is not None and (it.namespace, it.name) not in known]
@@ -118,7 +125,7 @@ def _input(read: TableRead) -> Any:
 
 
 def _condition(paths: Sequence[str]) -> Any:
-    """Which partitions of a dataset, by what their paths say."""
+    """Return the condition that selects partitions of a dataset, by their columns' values."""
     named = [(path, dict(parse_partition(path))) for path in paths]
     return subset.PartitionSubsetCondition([subset.Partition(it, path) for path, it in named])
 
@@ -129,8 +136,10 @@ def _name(table: str) -> dict[str, str]:
 
 
 def _version(read: TableRead) -> str:
-    """The state that was read: a version tells one state of a partition from any other, and a
-    digest the contents of many."""
+    """Return the version of a table that was read: its partitions' versions, or a digest.
+
+    Versions identify the state of each partition; a digest identifies the contents of many.
+    """
     if read.digest:
         return f"{read.more} partitions {read.digest}"
     versions = ";".join(f"{it.partition}@{it.version}" for it in read.partitions)

@@ -1,4 +1,4 @@
-"""Events of a load's outlet assets: what was written, a partition each where that is wanted."""
+"""Events of a load's outlet assets, for the load or for each partition."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from ...orchestration.templates import is_template
 from ..compat import AIRFLOW_V_3_0_PLUS, AirflowRuntimeError, AssetRef
 
 _log = logging.getLogger(__name__)
-#: Characters of a partition key: Airflow's column is no wider (``airflow.models.base.ID_LEN``).
+#: The most characters of a partition key: the width of Airflow's column
+#: (``airflow.models.base.ID_LEN``).
 _LONGEST = 250
-#: Events of one load: Airflow records them one by one in the request that ends the task.
+#: The most events of one load: Airflow records them one by one in the request that ends the task.
 MOST_EVENTS = 1000
-#: Characters of an asset's URI, and of an alias's name
+#: The most characters of an asset's URI, and of an alias's name
 #: (``airflow.sdk.definitions.asset``, _validate_identifier).
 _LONGEST_URI = 1500
-#: Characters that stand in a URI's path as they are (RFC 3986, pchar, and the slash).
+#: Characters that need no encoding in a URI's path (RFC 3986, pchar, and the slash).
 _PLAIN = "/:@!$&'()*+,;=~"
-#: What the name of a load's own alias begins with.
+#: Prefix of the name of a load's own alias.
 _OF_TABLE = "zero_rename:"
 _NOT_KNOWN = (
     "No DAG knows an asset at %s. Where one is to start after loads, let its schedule name that "
@@ -36,20 +37,23 @@ _OF_PARTITION = ("partition", "version", "rows", "files", "bytes")
 
 
 class UnsaidOutlets(list[Any]):
-    """Outlets that a load was not given. As the default of an operator's own argument a mapped task
-    has them, too, whose outlets Airflow takes for given otherwise
-    (``airflow.sdk.bases.operator``, _get_operator_defaults)."""
+    """Marker of outlets that a load was not given: the default of an operator's argument.
+
+    With this default, a mapped task has the marker, too. Without it, Airflow would take the outlets
+    of a mapped task for given (``airflow.sdk.bases.operator``, _get_operator_defaults).
+    """
 
 
 def default_outlets(table: Any) -> list[AssetAlias]:
-    """The outlets of a load that names none: an alias, which stands for the asset that a DAG
-    defines at the table's address, under whatever name.
+    """Return the outlets of a load that names none: an alias.
 
-    Not an asset: a second one at an address that another DAG names otherwise would be inactive, and
-    tasks with inactive outlets fail. None on Airflow 2.11, whose ``dag.test()`` fails after a task
-    that tells a dataset through an alias for the first time.
+    The alias stands for the asset that a DAG defines at the table's address, under any name. It is
+    not an asset itself: if another DAG has an asset at this address under another name, a second
+    asset would be inactive, and tasks with inactive outlets fail.
 
-    :param table: the operator's argument; none for a template, which is not known in time.
+    :param table: the operator's argument.
+    :return: empty for a template, whose value is known too late. Empty on Airflow 2.11, too: its
+        ``dag.test()`` fails after a task that makes the first event of a dataset through an alias.
     """
     if not (AIRFLOW_V_3_0_PLUS and isinstance(table, str)) or not table or is_template(table):
         return []
@@ -58,11 +62,11 @@ def default_outlets(table: Any) -> list[AssetAlias]:
 
 
 def asset_uri(url: str) -> str:
-    """Return the URI of a table's asset: its root, quoted as URIs are.
+    """Return the URI of a table's asset: its root, encoded as a URI.
 
-    A plain name stays as it is. Anything else that a URI does not hold is percent-encoded in UTF-8:
-    ``s3://lake/wh/flüge`` is ``s3://lake/wh/fl%C3%BCge``. Airflow stores ASCII on some databases,
-    and takes what follows a ``#`` or a ``?`` for no part of the address.
+    A plain name stays as it is. Characters that a URI must not contain are percent-encoded in
+    UTF-8: ``s3://lake/wh/flüge`` is ``s3://lake/wh/fl%C3%BCge``. Airflow stores ASCII on some
+    databases, and does not count the text after a ``#`` or a ``?`` as part of the address.
 
     :param url: the table's root, ``s3://bucket/prefix``.
     """
@@ -71,7 +75,7 @@ def asset_uri(url: str) -> str:
 
 
 def _fitting(text: str) -> str:
-    """A text of at most :data:`_LONGEST_URI` characters; a longer one ends with its digest."""
+    """Shorten a text to :data:`_LONGEST_URI` characters; a shortened text ends with its digest."""
     return text if len(text) <= _LONGEST_URI else _digested(text, _LONGEST_URI)
 
 
@@ -81,7 +85,7 @@ def _digested(text: str, longest: int) -> str:
 
 
 class _Task(Protocol):
-    """What of an operator this module knows."""
+    """Attributes of an operator that this module uses."""
 
     outlets: Any
     asset_partitions: bool | None
@@ -90,12 +94,14 @@ class _Task(Protocol):
 def tell_outlets(task: _Task, context: Mapping[str, Any], report: Mapping[str, Any]) -> None:
     """Put a report into the events of a task's outlet assets.
 
-    With ``asset_partitions`` each partition is an event under its key, with its own numbers. So
-    that DAGs without partitions start too, the load as a whole is one more event, without a key:
-    not in a run that has a partition key, which Airflow would give to it. Left open, a run without
-    a key has both, and one with a key tells the load under that key alone, as other operators do.
+    With ``asset_partitions=True`` each partition has an event under its key, with its own numbers.
+    One more event, without a key, is about the whole load, so that DAGs without partitions start
+    too. It is left out in a run that has a partition key, since Airflow would give it that key.
 
-    :param context: the task's; its ``outlet_events`` are added to.
+    With ``asset_partitions=None`` a run without a key has both kinds of events. A run with a key
+    has one event under that key, as with other operators.
+
+    :param context: of the task; the events are added to its ``outlet_events``.
     :param report: :func:`.reports.commit_report`.
     """
     events, run_key = context["outlet_events"], context.get("partition_key")
@@ -107,10 +113,10 @@ def tell_outlets(task: _Task, context: Mapping[str, Any], report: Mapping[str, A
             asset, is_sure = _known_asset(asset_uri(report["table"]), events[outlet])
             is_listed = asset is not None and _is_among(task.outlets, asset)
             if is_sure and outlet.name.startswith(_OF_TABLE):
-                # An alias's event would make the asset, or tie it to the alias. Of loads that end
-                # at once, as the first days of a table, Airflow fails all but one for that, after
-                # their commits and without a retry: airflow.assets.manager writes both with no
-                # regard to others.
+                # An alias's event would make the asset, or connect it with the alias. If several
+                # loads end at once, such as the first days of a table, Airflow fails all but one of
+                # them, after their commits and without a retry: airflow.assets.manager writes
+                # these rows without regard to other processes.
                 if asset is not None and not is_listed:
                     task.outlets = [*task.outlets, asset]
                     _tell(events[asset], totals, extras, with_load=not run_key)
@@ -129,15 +135,17 @@ def tell_outlets(task: _Task, context: Mapping[str, Any], report: Mapping[str, A
 def _tell(
     event: Any, totals: dict[str, Any], extras: Mapping[str, dict[str, Any]], with_load: bool
 ) -> None:
-    """Tell an asset of a load."""
+    """Put a load into an asset's event, and its partitions into events with keys."""
     event.extra = totals
     if extras:
         _add_keyed(event, extras, with_load)
 
 
 def _by_key(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """An ``extra`` for each partition's key; none for an unpartitioned table, and none for more
-    partitions than Airflow can be told while the task ends."""
+    """Return the ``extra`` of each partition's event, by partition key.
+
+    :return: empty for an unpartitioned table, and for more than :data:`MOST_EVENTS` partitions.
+    """
     partitions = [p for p in report["partitions"] if p["partition"] != UNPARTITIONED]
     if len(partitions) > MOST_EVENTS:
         _log.warning(
@@ -161,17 +169,22 @@ def _add_keyed(event: Any, extras: Mapping[str, dict[str, Any]], with_load: bool
 
 
 def partition_key(partition: str) -> str:
-    """A partition as a key of Airflow's: its path, or where that is too long its beginning, a
-    hyphen and 16 digits of its SHA-256. The event's ``partition`` is whole in any case."""
+    """Return Airflow's partition key of a partition.
+
+    It is the path. A path that is too long is cut, and ends with a hyphen and 16 digits of its
+    SHA-256. The event's ``partition`` always has the whole path.
+    """
     return partition if len(partition) <= _LONGEST else _digested(partition, _LONGEST)
 
 
 class _ExtraByKey(set[str]):
-    """Partition keys of an event. Airflow sends the event's one ``extra`` along with each
-    (``airflow.sdk.execution_time.task_runner._serialize_outlet_events``), and takes another one
-    for each: so the event has that of the key that is being sent.
+    """Partition keys of an event, each with its own ``extra``.
 
-    :param with_load: one more event, without a key, has the event's own ``extra``.
+    Airflow iterates over the keys, and sends the event's only ``extra`` with each of them
+    (``airflow.sdk.execution_time.task_runner._serialize_outlet_events``); its server accepts a
+    different one for each. So the iteration sets the event's ``extra`` to that of the current key.
+
+    :param with_load: send one more event last, without a key and with the event's own ``extra``.
     """
 
     def __init__(self, event: Any, extras: Mapping[str, dict[str, Any]], with_load: bool) -> None:
@@ -187,13 +200,17 @@ class _ExtraByKey(set[str]):
             yield key
         self._event.extra = before
         if self._with_load:
-            # Last: a DAG without partitions is queued at its time, and its run takes the events
-            # until then (airflow.jobs.scheduler_job_runner, _create_dag_runs_asset_triggered).
+            # This event comes last: it queues the DAGs without partitions, and their run takes the
+            # events up to its time (airflow.jobs.scheduler_job_runner,
+            # _create_dag_runs_asset_triggered).
             yield None
 
 
 def _extra(report: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """What an event says of a partition or, with the report itself as ``numbers``, of the load."""
+    """Return the ``extra`` of an event about a partition or about the whole load.
+
+    :param numbers: the partition's entry in the report, or the report itself for the load.
+    """
     told = {name: numbers[name] for name in _OF_PARTITION if numbers.get(name) is not None}
     if numbers is report:
         told["partitions"] = len(report["partitions"])
@@ -206,8 +223,11 @@ def _is_among(outlets: Any, asset: Asset) -> bool:
 
 
 def _known_asset(url: str, event: Any) -> tuple[Asset | None, bool]:
-    """The asset that Airflow has at a table's address, whatever its name, and whether that is
-    sure: Airflow may not answer, or offer no way to ask."""
+    """Return the asset that Airflow has at a table's address, with any name.
+
+    :return: the asset, or ``None``; and whether this is certain: Airflow may not answer, or offer
+        no way to ask.
+    """
     try:
         key, _ = event._resolve_asset_ref(Asset.ref(uri=url))
     except (ImportError, AttributeError) as error:
@@ -218,7 +238,7 @@ def _known_asset(url: str, event: Any) -> tuple[Asset | None, bool]:
         if error.error.error.value != "ASSET_NOT_FOUND":
             _log.info("Airflow did not say which asset is at %s.", url)
             return None, False
-        # Airflow's client knows no other way to ask, and logs its answer as an error of the worker.
+        # There is no other way to ask, and Airflow's client logs the answer as an error.
         _log.info(_NOT_KNOWN, url)
         return None, True
     return Asset(name=key.name, uri=key.uri), True

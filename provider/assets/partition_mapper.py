@@ -1,4 +1,4 @@
-"""A mapper from partitions' paths, the keys of a load's asset events, to keys of dates."""
+"""Mapper from partitions' paths, the keys of a load's asset events, to keys with dates."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from airflow.partition_mappers.base import PartitionMapper
 from ...committer.errors import InvalidInputError
 from ...orchestration.runs.partitions import check_partition_format
 
-#: A code of ``strftime`` without padding; ``strptime`` takes such numbers by the code itself.
+#: A code of ``strftime`` without padding; ``strptime`` reads such numbers with the plain code.
 _UNPADDED = re.compile(r"%-(?=[A-Za-z])")
 
 
 class PartitionPathMapper(PartitionMapper):
-    """Maps ``year=2013/month=2/day=1`` to ``2013-02-01``, or to the month or year it lies in.
+    """Mapper from ``year=2013/month=2/day=1`` to ``2013-02-01``, or to its month or year.
 
-    For ``PartitionedAssetTimetable(assets=…, default_partition_mapper=…)``. Airflow's own
-    ``StartOfDayMapper`` reads such a path too, and cannot write one without padding again, as a
-    rollup has to::
+    It is for ``PartitionedAssetTimetable(assets=…, default_partition_mapper=…)``. Airflow's own
+    ``StartOfDayMapper`` can read such a path, too. But it cannot write a path without padding, as
+    a rollup must::
 
         RollupMapper(
             upstream_mapper=PartitionPathMapper(
@@ -31,13 +31,15 @@ class PartitionPathMapper(PartitionMapper):
 
     starts a run for a month when all its days are there.
 
-    :param partition_format: ``strftime`` codes, as the load's ``partition_format``. For rollups
-        without padding where the column is a number: the table's path is ``day=1``, not ``day=01``.
-    :param output_format: of the downstream key; what it leaves out is the start of its period.
-    :param timezone: in which the paths' dates are: the load's ``partition_timezone``.
-    :param max_downstream_keys: as for Airflow's own mappers: how many runs one event may start at
-        most; ``None`` for the configuration's number.
-    :raises InvalidInputError: a format that makes no path, or none that a date can be read from.
+    :param partition_format: ``strftime`` codes, as the load's ``partition_format``. For rollups,
+        leave out the padding if the column is a number: the table's path is ``day=1``, not
+        ``day=01``.
+    :param output_format: ``strftime`` codes of the downstream key. A part of the date that it
+        leaves out counts as its first value: ``%Y-%m`` is the first day of the month.
+    :param timezone: the zone of the paths' dates: the load's ``partition_timezone``.
+    :param max_downstream_keys: as for Airflow's own mappers: the most runs that one event may
+        start; ``None`` for the configuration's number.
+    :raises InvalidInputError: a format that makes no path, or paths from which no date can be read.
     """
 
     expected_decoded_type: ClassVar[type] = datetime
@@ -58,19 +60,19 @@ class PartitionPathMapper(PartitionMapper):
         self._check_formats()
 
     def to_downstream(self, key: str) -> str:
-        """The key of a partition's date.
+        """Return the downstream key of a partition.
 
         :raises ValueError: a path of another form.
         """
         return self._date_in(key).strftime(self.output_format)
 
     def decode_downstream(self, downstream_key: str) -> datetime:
-        """The start of a key's period, without a zone."""
+        """Return the start of a downstream key's period, without a time zone."""
         return _read(downstream_key, self.output_format)
 
     def encode_upstream(self, decoded: datetime) -> str:
-        """The path of a date, escaped as a table's paths are."""
-        # On use: pyarrow comes with it, and DAG files need not wait for that.
+        """Return the partition path of a date, escaped as a table's paths are."""
+        # Imported on use: the module imports pyarrow, and DAG files need not wait for that.
         from ...committer.format.schema.hive_paths import escape, unescape
 
         made = decoded.strftime(self.partition_format)
@@ -80,11 +82,11 @@ class PartitionPathMapper(PartitionMapper):
         )
 
     def to_partition_date(self, downstream_key: str) -> datetime:
-        """The start of a key's period."""
+        """Return the start of a downstream key's period, in the mapper's time zone."""
         return self.decode_downstream(downstream_key).replace(tzinfo=self._zone)
 
     def _date_in(self, path: str) -> datetime:
-        """Read a path as the format has it, or with what a table escapes in it: ``05%3A00``.
+        """Read the date in a path, plain or escaped as a table escapes it (``05%3A00``).
 
         :raises ValueError: a path of another form.
         """

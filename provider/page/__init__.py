@@ -1,1 +1,1 @@
-"""A page in Airflow on the tables of a connection: read only, by Airflow's own permissions."""
+"""Page in Airflow about the tables of a connection: read only, with Airflow's permissions."""

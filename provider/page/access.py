@@ -1,4 +1,4 @@
-"""Access to the page: Airflow's own users, and what they may see."""
+"""Access to the page: Airflow's users and their rights."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from sqlalchemy import select
 from .. import CONNECTION_TYPE
 
 _VARIABLE = "AIRFLOW_CONN_"
-#: The right to read tables alone, which an administrator may give to who may read no connections:
-#: GET (with FAB's auth manager ``can_read``) on the custom view of this name.
+#: The right to read tables only, for users who may not read connections. An administrator gives it
+#: as GET (in FAB's auth manager ``can_read``) on the custom view of this name.
 TABLES = "Zero Rename tables"
 
 
@@ -33,9 +33,9 @@ class NotAllowedError(Exception):
 
 
 class Visitor:
-    """Who looks at the page, and what of Airflow they may read.
+    """A user of the page, with their rights in Airflow.
 
-    :param user: as Airflow's auth manager knows them.
+    :param user: the user in Airflow's auth manager.
     """
 
     def __init__(self, user: BaseUser) -> None:
@@ -43,7 +43,10 @@ class Visitor:
         self._dags: dict[str, bool] = {}
 
     def check_page(self) -> None:
-        """:raises NotAllowedError: they may neither see what plugins add nor read tables."""
+        """Check that the user may see the page.
+
+        :raises NotAllowedError: they may neither see pages of plugins nor read tables.
+        """
         allowed = get_auth_manager().is_authorized_view
         if not (allowed(access_view=AccessView.PLUGINS, user=self._user) or self._may_read_tables):
             raise NotAllowedError("You may not see pages of plugins.")
@@ -55,7 +58,10 @@ class Visitor:
         )
 
     def check_tables(self, conn_id: str) -> None:
-        """:raises NotAllowedError: they may not see the tables of a connection."""
+        """Check that the user may see the tables of a connection.
+
+        :raises NotAllowedError: they may not.
+        """
         if not self.may_see_tables(conn_id):
             raise NotAllowedError(
                 f"You may not see the tables of the connection {conn_id!r}: for that you need the "
@@ -63,8 +69,11 @@ class Visitor:
             )
 
     def may_see_tables(self, conn_id: str) -> bool:
-        """Whether they may see a connection's tables: they may read it, or tables in general, and
-        are of its team where it has one."""
+        """Return whether the user may see a connection's tables.
+
+        They may if they may read the connection. They also may if they have the right
+        :data:`TABLES`, and are in the connection's team if it has one.
+        """
         if self.may_read(conn_id):
             return True
         if not self._may_read_tables:
@@ -75,7 +84,7 @@ class Visitor:
         )
 
     def may_read(self, conn_id: str) -> bool:
-        """Whether they may read a connection itself."""
+        """Return whether the user may read a connection itself."""
         return get_auth_manager().is_authorized_connection(
             method="GET",
             details=ConnectionDetails(conn_id=conn_id, team_name=_team_of(conn_id)),
@@ -83,8 +92,11 @@ class Visitor:
         )
 
     def connections(self) -> list[str]:
-        """Ids of the connections of our type whose tables they may see: of the database, and of the
-        API server's environment. Secrets backends do not tell theirs."""
+        """Return the ids of ``zero_rename`` connections whose tables the user may see.
+
+        They are those in the database and in the API server's environment. Secrets backends cannot
+        list theirs.
+        """
         with create_session() as session:
             wanted = select(Connection.conn_id).where(Connection.conn_type == CONNECTION_TYPE)
             known = set(session.scalars(wanted))
@@ -95,7 +107,7 @@ class Visitor:
         return [conn_id for conn_id in sorted(known) if self.may_see_tables(conn_id)]
 
     def may_see_dag(self, dag_id: str) -> bool:
-        """Whether they may see a DAG's task instances; asked once for each DAG."""
+        """Return whether the user may see a DAG's task instances; asked once for each DAG."""
         if dag_id not in self._dags:
             team = DagModel.get_team_name(dag_id) if _has_teams() else None
             self._dags[dag_id] = get_auth_manager().is_authorized_dag(
@@ -116,10 +128,10 @@ def _team_of(conn_id: str) -> str | None:
 
 
 def _is_ours(text: str) -> bool:
-    """Whether a connection's text, JSON or URI, is of our type."""
+    """Return whether a connection's text, JSON or a URI, has the type ``zero_rename``."""
     if not text.lstrip().startswith("{"):
         return text.partition("://")[0].replace("-", "_") == CONNECTION_TYPE
     try:
         return json.loads(text).get("conn_type", "").replace("-", "_") == CONNECTION_TYPE
     except (ValueError, AttributeError):
-        return False  # Airflow will say so where it is used.
+        return False  # Airflow reports the invalid text when the connection is used.

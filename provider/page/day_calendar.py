@@ -1,4 +1,4 @@
-"""Calendar of a table: its partitions by the day or month that their names tell."""
+"""Calendar of a table: its partitions by the day or month in their names."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _MONTH_ONLY = re.compile(r"(\d{4})-(\d{2})")
 
 
 def day_of(partition: str) -> date | None:
-    """The day that a partition is about, or the first of its month where it says no day;
-    ``None`` where it tells neither.
+    """Return the day of a partition, or the first day of its month if its name has no day.
 
-    From one column with a date (``2013-02-01``, ``20130201``, also with a time behind), or from
-    columns that are called year, month and day.
+    The day is read from one column with a date (``2013-02-01``, ``20130201``, also with a time
+    after it), or from columns with names such as year, month and day.
+
+    :return: ``None`` if the name has neither day nor month.
     """
     if not is_decodable(partition):
         return None
@@ -50,8 +51,8 @@ def _date(year: str, month: str, day: str = "1") -> date | None:
 class DayCell:
     """A day, or a month, of the calendar.
 
-    :param state: the most pressing of its partitions; ``None``: it has none, between others.
-    :param rows: ``None`` where nobody counted those of some file.
+    :param state: the most pressing state of its partitions; ``None``: it has no partitions.
+    :param rows: ``None`` if the rows of a file were not counted.
     """
 
     day: date
@@ -62,13 +63,13 @@ class DayCell:
 
     @property
     def height(self) -> int:
-        """What its bar shows: rows, or bytes where nobody counted rows."""
+        """Length of its bar: rows, or bytes if the rows were not counted."""
         return self.bytes if self.rows is None else self.rows
 
 
 @dataclass(frozen=True)
 class YearOfCells:
-    """A year of the calendar, from its first day with a partition to its last, gaps included.
+    """A year of the calendar, with all days from its first to its last.
 
     :param pressing: the most pressing state in it.
     """
@@ -83,10 +84,11 @@ class YearOfCells:
 
 @dataclass(frozen=True)
 class TableCalendar:
-    """Partitions by day, and those that tell none.
+    """Partitions by day.
 
-    :param by_month: each cell is a month.
     :param years: newest first.
+    :param by_month: each cell is a month.
+    :param others: partitions whose names have no day.
     """
 
     years: tuple[YearOfCells, ...]
@@ -94,13 +96,13 @@ class TableCalendar:
     others: tuple[SeenPartition, ...]
 
     def year(self, number: int | None) -> YearOfCells | None:
-        """That year, or the newest."""
+        """Return a year by its number; without a number, or if it is not there, the newest."""
         named = (year for year in self.years if number in (None, year.year))
         return next(named, self.years[0] if self.years else None)
 
 
 def calendar_of(partitions: Sequence[SeenPartition]) -> TableCalendar:
-    """Arrange partitions by the days that they are about."""
+    """Arrange partitions by their days."""
     by_day: dict[date, list[SeenPartition]] = {}
     others = []
     for partition in partitions:
@@ -121,7 +123,10 @@ def calendar_of(partitions: Sequence[SeenPartition]) -> TableCalendar:
 
 
 def _days(by_day: Iterable[date], by_month: bool) -> Iterable[date]:
-    """All from the first to the last; but no empty years, of which a wrong date makes thousands."""
+    """List all days from the first to the last, without empty years.
+
+    A wrong date could make thousands of empty years.
+    """
     days = sorted(by_day)
     years = {day.year for day in days}
     found = []
@@ -145,12 +150,12 @@ def _cell(day: date, partitions: Sequence[SeenPartition]) -> DayCell:
 
 
 def rows_in(partitions: Sequence[SeenPartition]) -> int | None:
-    """Rows of all; ``None`` where nobody counted those of some file."""
+    """Sum the rows of partitions; ``None`` if the rows of a file were not counted."""
     counted = [it.rows for it in partitions if it.rows is not None]
     return sum(counted) if len(counted) == len(partitions) else None
 
 
 def most_pressing(states: Iterable[SeenState | None]) -> SeenState | None:
-    """The most pressing of several; ``None`` for none."""
+    """Return the most pressing of several states; ``None`` if there is none."""
     known = [state for state in states if state is not None]
     return max(known, key=lambda state: state.pressing, default=None)

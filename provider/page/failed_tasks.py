@@ -1,4 +1,4 @@
-"""Failed loads of which nothing is on record at the table, as Airflow's database has them."""
+"""Failed loads that left no record at the table, from Airflow's database."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ...committer.format.layout import TableRoot
 from ...orchestration.table_names import table_url
 from .access import Visitor
 
-#: As long as failures are kept at a table.
+#: Age of the oldest failures: a table keeps its records of failures as long.
 _SINCE = timedelta(days=7)
-#: Tasks of whatever kind that are looked at, those that failed last.
+#: The number of tasks, of any kind, that are read: those that failed last.
 _MOST = 1_000
-#: What a load alone has among its template fields.
+#: Template fields by which a load is recognised.
 _OF_A_LOAD = {"table", "partition", "on_repeat", "on_conflict", "zero_rename_conn_id"}
 #: Seconds by which the clocks of a store and of Airflow may differ.
 _CLOCKS = 300.0
@@ -29,12 +29,14 @@ _CLOCKS = 300.0
 
 @dataclass(frozen=True)
 class FailedTask:
-    """A task's last try, which committed nothing and told no failure. Whether its application had
-    opened a job nobody can tell: the decision that aborts one does not name its owner.
+    """Last attempt of a task, which committed nothing and reported no failure.
 
-    :param at: when it ended, in seconds since the epoch.
-    :param again: whether it waits to be tried again.
-    :param partition: as its template was rendered; ``None``: by its run.
+    Its application may have opened a job; that is not known, since an abort decision does not name
+    the job's owner.
+
+    :param at: its end, in Unix seconds.
+    :param again: it waits for a retry.
+    :param partition: as its template was rendered; ``None``: the run gives it.
     """
 
     owner: Owner
@@ -46,10 +48,11 @@ class FailedTask:
 def failed_tasks(
     visitor: Visitor, conn_id: str, root: str | None, overview: TableOverview
 ) -> list[FailedTask]:
-    """Loads of a table by a connection whose last try failed, or waits to be tried again, in the
-    last seven days, newest first; but for those of which a job or a failure is on record.
+    """Find failed loads of a table that left no record there, newest first.
 
-    Reads Airflow's database, and tells of DAGs that the visitor may see only.
+    They are loads by one connection whose last attempt failed in the last seven days, or waits for
+    a retry. A load with a recorded job or failure since then is left out. This reads Airflow's
+    database. Only DAGs that the visitor may see are included.
 
     :param root: the connection's table root.
     """
@@ -64,7 +67,7 @@ def failed_tasks(
 
 
 def _failed_loads() -> Iterator[tuple[Owner, float, float, bool, Mapping[str, Any]]]:
-    """Loads: whose, when it began and ended, whether it will be tried again, rendered fields."""
+    """Yield failed loads: the owner, start and end, whether a retry follows, rendered fields."""
     ti: Any = TaskInstance
     rendered: Any = RenderedTaskInstanceFields
     same = [getattr(ti, it) == getattr(rendered, it) for it in ("dag_id", "task_id", "run_id")]
@@ -86,11 +89,11 @@ def _failed_loads() -> Iterator[tuple[Owner, float, float, bool, Mapping[str, An
 
 
 def _seen(overview: TableOverview) -> dict[tuple[Any, ...], float]:
-    """When what is on record of a task's runs happened, by task."""
+    """Return the time of the last record of each task's run at the table, by task."""
     found: dict[tuple[Any, ...], float] = {}
     events = [(it.owner, it.decided_at) for it in overview.jobs]
     events += [(it.owner, it.at) for it in overview.failures]
-    # Of an aborted one the clean-up alone is left, and its task has failed.
+    # An aborted job does not count: only its clean-up is left, and its task has failed.
     events += [(it.owner, overview.now) for it in overview.under_way if it.decided != "abort"]
     for owner, at in events:
         if owner is not None:
@@ -110,7 +113,7 @@ def _table_of(fields: Mapping[str, Any], conn_id: str, root: str | None) -> str 
     try:
         return TableRoot.parse(table_url(name, root, conn_id)).url
     except ValueError:
-        return None  # Which is why it failed.
+        return None  # The invalid name is the reason for the failure.
 
 
 def _text(partition: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Pages as HTML: what each template is given. Templates escape all they are given."""
+"""Pages as HTML, with the values for each template. The templates escape all values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .addresses import relative, task_address
 from .day_calendar import DayCell, YearOfCells, calendar_of, day_of, rows_in
 from .failed_tasks import FailedTask
 
-#: Sizes in the units of the drawing.
+#: Sizes, in units of the drawing.
 SQUARE, STEP, LEFT, TOP = 13, 16, 34, 18
 BARS = 84
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -34,7 +34,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 @dataclass(frozen=True)
 class DrawnCell:
-    """A square at ``x``, ``y``, and its bar at ``bar_x``, of ``bar`` units in height."""
+    """A cell as it is drawn: a square at ``x``, ``y``, and a bar of height ``bar`` at ``bar_x``."""
 
     cell: DayCell
     x: float
@@ -48,9 +48,9 @@ class DrawnCell:
 class DrawnYear:
     """A year as it is drawn.
 
-    :param months: name and place of each month's first square.
-    :param floor: where bars stand.
-    :param most: what the highest bar shows.
+    :param floor: y of the lower end of the bars.
+    :param months: name of each month, and x of its first square.
+    :param most: the value of the highest bar.
     """
 
     width: float
@@ -65,7 +65,7 @@ class DrawnYear:
 
 
 def drawn(year: YearOfCells, by_month: bool) -> DrawnYear:
-    """Lay out a year: weeks as columns, Monday on top; or its months in a row."""
+    """Lay out a year: weeks as columns with Monday on top, or its months in a row."""
     columns, rows = (12, 1) if by_month else (54, 7)
     step = STEP * 4.5 if by_month else STEP
     square = SQUARE * 4.5 if by_month else SQUARE
@@ -79,7 +79,7 @@ def drawn(year: YearOfCells, by_month: bool) -> DrawnYear:
         x, y = _place(cell.day, by_month, step)
         slot = cell.day.month - 1 if by_month else cell.day.timetuple().tm_yday - 1
         bar = round(BARS * cell.height / most, 2) if most else 0.0
-        # A day with a few rows among millions is not a day without any.
+        # A day with few rows beside days with millions must not look like a day without rows.
         bar = max(bar, 1.5) if cell.height else 0.0
         placed.append(
             DrawnCell(cell, x, y, round(LEFT + slot * per_day, 2), round(floor - bar, 2), bar)
@@ -110,15 +110,15 @@ def _place(day: date, by_month: bool, step: float) -> tuple[float, float]:
 
 
 def weekday_marks() -> Sequence[tuple[str, float]]:
-    """Name and place of the weekdays that are named beside the squares."""
+    """Return the names of weekdays beside the squares, each with its y."""
     return [
         (name, TOP + day * STEP + SQUARE - 2) for name, day in (("Mon", 0), ("Wed", 2), ("Fri", 4))
     ]
 
 
-#: Lines that a list has before it says how many more there are.
+#: The most lines of a list; after them it only has the number of the others.
 _LINES = 25
-#: Partitions without a day that are drawn.
+#: The most partitions without a day that are drawn.
 _SQUARES = 3_000
 _FILES_SHOWN = 500
 
@@ -146,14 +146,14 @@ def _templates() -> Environment:
 
 
 def page(template: str, **content: Any) -> str:
-    """A template with what it names."""
+    """Render a template."""
     return _templates().get_template(template).render(**content)
 
 
 def glance(conn: str, name: str, overview: TableOverview, tasks: Sequence[FailedTask]) -> str:
-    """A table's cells in that list.
+    """Render a table's cells in the list of tables.
 
-    :param tasks: as of :func:`table`.
+    :param tasks: as for :func:`table`.
     """
     newest = [it for it in overview.partitions if day_of(it.name)]
     newest.sort(key=lambda it: day_of(it.name) or date.min)
@@ -177,9 +177,11 @@ def table(
     year: int | None,
     day: date | None,
 ) -> str:
-    """A table at one look.
+    """Render the page of a table.
 
-    :param tasks: that failed and left nothing there.
+    :param tasks: failed tasks that left no record at the table.
+    :param year: the year to show; ``None``: the newest.
+    :param day: the day to show in detail, or ``None``.
     """
     calendar = calendar_of(overview.partitions)
     shown = calendar.year(day.year if day else year)
@@ -208,7 +210,7 @@ def table(
 def partition(
     visitor: Visitor, conn: str, name: str, overview: TableOverview, history: PartitionHistory
 ) -> str:
-    """A partition: its state, what it holds, and the jobs that changed it."""
+    """Render the page of a partition: its state, its files, and the jobs that changed it."""
     seen = next((it for it in overview.partitions if it.name == history.partition), None)
     failures = [it for it in overview.failures if history.partition in it.partitions]
     conflicts = [it for it in overview.conflicts if it.partition == history.partition]
@@ -231,24 +233,24 @@ def partition(
 
 
 def job(visitor: Visitor, conn: str, name: str, job: str, found: JobManifest | None) -> str:
-    """A job's manifest."""
+    """Render the page of a job: its manifest."""
     files = () if found is None else found.files[:_FILES_SHOWN]
     owners = _Owners(visitor)
     return page("job.html", conn=conn, name=name, job=job, found=found, files=files, owners=owners)
 
 
 class _Owners:
-    """Owners of jobs as a visitor may see them."""
+    """Owners of jobs, hidden if the visitor may not see their DAGs."""
 
     def __init__(self, visitor: Visitor) -> None:
         self._visitor = visitor
 
     def hidden(self, owner: Owner) -> bool:
-        """Whether a job is of a DAG that the visitor may not see."""
+        """Return whether a job's owner is of a DAG that the visitor may not see."""
         return owner.dag_id is not None and not self._visitor.may_see_dag(owner.dag_id)
 
     def address(self, owner: Owner) -> str | None:
-        """The task instance's page."""
+        """Return the address of the owner's task instance; ``None`` if it is hidden or no task."""
         return None if self.hidden(owner) else task_address(owner)
 
 
@@ -262,7 +264,7 @@ def _sums(overview: TableOverview) -> dict[str, Any]:
 
 
 def _pressing(partitions: Sequence[SeenPartition]) -> list[SeenPartition]:
-    """Those that want a look, the most pressing first, the newest of them first."""
+    """Return partitions that are loading or need action, the most pressing and newest first."""
     least = SeenState.RUNNING.pressing
     found = [it for it in partitions if it.state.pressing >= least]
     found.sort(key=lambda it: (day_of(it.name) or date.min, it.name), reverse=True)
@@ -272,7 +274,7 @@ def _pressing(partitions: Sequence[SeenPartition]) -> list[SeenPartition]:
 def _neighbours(
     partitions: Sequence[SeenPartition], name: str
 ) -> tuple[SeenPartition | None, SeenPartition | None]:
-    """The partitions before and after one."""
+    """Return the partitions before and after one, by day and name."""
     ordered = sorted(partitions, key=lambda it: (day_of(it.name) or date.min, it.name))
     around = [None, *ordered, None]
     for before, it, after in zip(around, ordered, around[2:], strict=False):

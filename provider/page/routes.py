@@ -1,4 +1,4 @@
-"""Routes of the page. All of them read; none takes anything but GET."""
+"""Routes of the page. They only read, and accept only GET."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 #: Seconds that a visitor waits for a store.
 PATIENCE = 25.0
-#: Visitors whose tables are read at once: threads of the page's own, so that a store which does
-#: not answer keeps none of the API server's.
+#: Threads that read tables for visitors. They are the page's own, so that a store that does not
+#: answer blocks no thread of the API server.
 _READERS = ThreadPoolExecutor(8, thread_name_prefix="zero-rename-page")
-#: Seconds for which the connections are kept: :data:`.table_watch.REFRESH`.
+#: Tables and connections, kept for :data:`.table_watch.REFRESH` seconds.
 _shared = SharedTables()
 _FILES = Path(__file__).parent / "files"
 _STATIC = {
@@ -55,7 +55,8 @@ _STATIC = {
     "icon.svg": "image/svg+xml",
     "icon-dark.svg": "image/svg+xml",
 }
-#: Nothing from elsewhere, no script within a page, shown in Airflow's own frame only.
+#: The browser loads nothing from other servers, runs no script inside a page, and shows the page
+#: only in Airflow's own frame.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; "
@@ -64,7 +65,7 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-#: What HTTP calls the errors of a table.
+#: HTTP status codes of a table's errors.
 _STATUS: dict[type[ZeroRenameError], int] = {
     TableNotFoundError: 404,
     InvalidInputError: 400,
@@ -73,7 +74,10 @@ _STATUS: dict[type[ZeroRenameError], int] = {
 
 
 def visitor(user: Annotated[BaseUser, Depends(get_user)]) -> Visitor:
-    """Who asks; 401 for nobody, 403 for who may not see pages of plugins."""
+    """Return the visitor of a request.
+
+    Without a user the answer is 401; for a user who may not see pages of plugins it is 403.
+    """
     found = Visitor(user)
     found.check_page()
     return found
@@ -83,7 +87,7 @@ VisitorDep = Annotated[Visitor, Depends(visitor)]
 
 
 def page_routes() -> FastAPI:
-    """The application that Airflow mounts."""
+    """Build the application that Airflow mounts."""
     app = FastAPI(title="Zero Rename", docs_url=None, redoc_url=None, openapi_url=None)
     app.middleware("http")(_with_headers)
     for kind, handler in _HANDLERS.items():
@@ -105,7 +109,7 @@ async def _with_headers(request: Request, go_on: Callable[[Request], Awaitable[R
 
 
 async def _static(name: str) -> Response:
-    """Style, script and icons, which tell nothing and are for everybody."""
+    """Serve style, script and icons. They hold no data, so all users may read them."""
     if name not in _STATIC:
         raise HTTPException(404)
     return FileResponse(_FILES / name, media_type=_STATIC[name])
@@ -128,7 +132,7 @@ def _tables(visitor: VisitorDep, conn: str) -> str:
 
 
 def _glance(visitor: VisitorDep, conn: str, table: str) -> str:
-    """A table's line in the list, asked for when the list is there."""
+    """Render a table's line in the list; the browser asks for it after the list is shown."""
     return pages.glance(conn, table, *_with_tasks(visitor, conn, table))
 
 
@@ -139,7 +143,7 @@ def _table(
 
 
 def _with_tasks(visitor: Visitor, conn: str, table: str) -> tuple[TableOverview, list[FailedTask]]:
-    """A table at one look, and the failed tasks that it knows nothing of."""
+    """Read the overview of a table, and the failed tasks that left no record there."""
     overview = directories_of(conn, table).overview()
     root = hook_of(conn).settings.table_root
     return overview, failed_tasks(visitor, conn, root, overview)
@@ -157,7 +161,10 @@ def _job(visitor: VisitorDep, conn: str, table: str, job: str) -> str:
 
 
 def _upkeep(visitor: VisitorDep, conn: str, table: str, part: bool = False) -> str:
-    """Orphaned uploads and problems: a part of the table's page, asked for when that is there."""
+    """Render orphaned uploads and problems.
+
+    They are a part of the table's page; the browser asks for it after the page is shown.
+    """
     asked = directories_of(conn, table)
     template = "upkeep_part.html" if part else "upkeep.html"
     found = {"left": asked.orphaned_uploads(), "problems": asked.problems()}
@@ -165,7 +172,7 @@ def _upkeep(visitor: VisitorDep, conn: str, table: str, part: bool = False) -> s
 
 
 def _route(look: Callable[..., str]) -> Callable[..., Awaitable[Response]]:
-    """What a look at a connection's tables makes a page of, for who may have it."""
+    """Make a route of a function that renders a connection's tables; check the visitor's rights."""
 
     @wraps(look)
     async def route(visitor: Visitor, conn: str, **asked: Any) -> Response:
@@ -176,8 +183,11 @@ def _route(look: Callable[..., str]) -> Callable[..., Awaitable[Response]]:
 
 
 def _check(visitor: Visitor, conn: str) -> None:
-    """:raises NotAllowedError: they may not see the connection's tables, or it has no table root,
-    so that its tables are all that its keys can read."""
+    """Check that a visitor may see a connection's tables.
+
+    :raises NotAllowedError: they may not; or they may not read the connection itself, and it has no
+        table root: then its tables would be all that its keys can read.
+    """
     visitor.check_tables(conn)
     if not visitor.may_read(conn) and not hook_of(conn).settings.table_root:
         raise NotAllowedError(
@@ -197,7 +207,7 @@ _LOOKS: dict[str, Callable[..., str]] = {
 
 
 async def _told(request: Request, error: Any) -> Response:
-    """An error of this package: what happened, and what to do."""
+    """Answer with an error of this package: its message and its remedy."""
     kinds = (_STATUS[kind] for kind in _STATUS if isinstance(error, kind))
     return _problem(next(kinds, 502), "The table cannot be shown", error.message, error.remedy)
 
@@ -221,7 +231,10 @@ async def _unfit(request: Request, error: Any) -> Response:
 
 
 def _unexpected(error: BaseException) -> Response:
-    """An error of Airflow, boto3 or ours: what it says may quote a connection."""
+    """Answer with an unexpected error, without its message, which may quote a connection.
+
+    The error may be of Airflow, of boto3 or of this package.
+    """
     number = uuid4().hex[:8]
     _log.error("Page error %s", number, exc_info=error)
     said = f"Something went wrong that this page does not know ({type(error).__name__})."
@@ -243,10 +256,10 @@ _HANDLERS: dict[type[Exception], Any] = {
 
 
 async def read(conn_id: str, work: Callable[[], T]) -> T:
-    """Carry out what asks a store, in a thread.
+    """Run a function that asks a store, in a thread.
 
     :raises StoreUnreachableError: it took longer than :data:`PATIENCE`.
-    :raises Exception: as the work does; the connection is then read anew next time.
+    :raises Exception: as the function; the connection is then read again by the next request.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -262,15 +275,16 @@ async def read(conn_id: str, work: Callable[[], T]) -> T:
 
 
 def hook_of(conn_id: str) -> ZeroRenameHook:
-    """The hook of a connection."""
+    """Return the hook of a connection."""
     return _shared.hook(conn_id)
 
 
 def table_of(conn_id: str, name: str) -> Table:
-    """A table by its URL or its name below the connection's table root.
+    """Return a table by its URL or its name below the connection's table root.
 
-    :raises InvalidInputError: the connection cannot be used, the name is none, or it leads out of
-        the table root: who may see a connection's tables may not see all that its keys can read.
+    :raises InvalidInputError: the connection cannot be used, the name is invalid, or the table is
+        not below the table root: the right to see a connection's tables does not include all that
+        its keys can read.
     """
     settings = _shared.hook(conn_id).settings
     url = settings.table_url(name).rstrip("/")
@@ -285,9 +299,10 @@ def table_of(conn_id: str, name: str) -> Table:
 
 
 def directories_of(conn_id: str, name: str) -> Table:
-    """A table of directories, or a place where there is none yet, as of :func:`table_of`.
+    """Return a table of directories, or a root without a table yet, as :func:`table_of`.
 
-    :raises InvalidInputError: also where it is a Delta table, of which this page does not tell.
+    :raises InvalidInputError: as :func:`table_of`; or it is a Delta table, which this page does not
+        show.
     """
     found = table_of(conn_id, name)
     if delta_table_at(found) is not None:
@@ -300,7 +315,7 @@ def directories_of(conn_id: str, name: str) -> Table:
 
 
 def name_in(root: str | None, url: str) -> str:
-    """A table's name below the table root, or its URL where there is none."""
+    """Return a table's name below the table root, or its URL if it is not below it."""
     if root and url.startswith(f"{_plain(root)}/"):
         return url.removeprefix(f"{_plain(root)}/")
     return url

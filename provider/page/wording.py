@@ -1,4 +1,4 @@
-"""Wording of the page: numbers, sizes, times, and what is to be said first."""
+"""Texts of the page: numbers, sizes, times, and the verdict on a table."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ...committer.upkeep.storage_price import STANDARD, monthly_cost
 from .failed_tasks import FailedTask
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
-#: Seconds a unit has, the largest that fits is taken.
+#: Units of time with their seconds, the largest first.
 _SPANS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
-#: States that want a look, the most pressing first.
+#: States that a verdict names, the most pressing first.
 _PRESSING = (SeenState.UNREADABLE, SeenState.FAILED, SeenState.CONFLICTED, SeenState.RUNNING)
 
 
 def size_text(size: int) -> str:
-    """Bytes as ``3.2 MiB``."""
+    """Write a number of bytes as ``3.2 MiB``."""
     number, unit = float(size), 0
     while number >= 1024 and unit < len(_UNITS) - 1:
         number, unit = number / 1024, unit + 1
@@ -29,12 +29,12 @@ def size_text(size: int) -> str:
 
 
 def count_text(count: int | None) -> str:
-    """A number with its thousands apart; a dash where nobody counted."""
+    """Write a number with separated thousands; a dash for ``None``."""
     return "-" if count is None else f"{count:,}"
 
 
 def span_text(seconds: float) -> str:
-    """A time in its largest whole unit, as ``3 hours``."""
+    """Write a duration in its largest whole unit, as ``3 hours``."""
     for length, name in _SPANS:
         if seconds >= length or length == 1.0:
             return counted(int(max(0.0, seconds) // length), name)
@@ -42,12 +42,12 @@ def span_text(seconds: float) -> str:
 
 
 def moment_text(at: float) -> str:
-    """A time in UTC, as ``2013-02-01 02:14:07``."""
+    """Write Unix seconds as a time in UTC, as ``2013-02-01 02:14:07``."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def cost_text(size: int) -> str:
-    """What bytes cost a month, in dollars."""
+    """Write the monthly cost of a number of bytes, in dollars."""
     cost = monthly_cost(size)
     if 0 < cost < 0.01:
         return "less than $0.01"
@@ -55,12 +55,12 @@ def cost_text(size: int) -> str:
 
 
 def price_text() -> str:
-    """What that is reckoned by."""
+    """Write the price by which :func:`cost_text` computes."""
     return f"${STANDARD} per GiB and month, as S3 Standard in us-east-1"
 
 
 def owner_text(owner: Owner) -> str:
-    """Who ran a job, in a few words."""
+    """Write the owner of a job: DAG and task, or application and host."""
     if owner.dag_id:
         return ".".join(part for part in (owner.dag_id, owner.task_id) if part)
     place = f" on {owner.host}" if owner.host else ""
@@ -68,15 +68,15 @@ def owner_text(owner: Owner) -> str:
 
 
 def partition_text(name: str) -> str:
-    """A partition's name as it is shown."""
+    """Write a partition's name; that of an unpartitioned table is ``the whole table``."""
     return "the whole table" if name == UNPARTITIONED else name
 
 
 @dataclass(frozen=True)
 class TableVerdict:
-    """What is to be said of a table first.
+    """The first line of a table's page.
 
-    :param level: ``failed``, ``conflicted``, ``running`` or ``quiet``: its colour.
+    :param level: ``failed``, ``conflicted``, ``running`` or ``quiet``; it decides the colour.
     """
 
     level: str
@@ -84,9 +84,9 @@ class TableVerdict:
 
 
 def verdict_on(overview: TableOverview, tasks: Sequence[FailedTask]) -> TableVerdict:
-    """What whoever is woken at night wants to know first.
+    """Sum up the state of a table in one line: first of all, whether it needs action.
 
-    :param tasks: that failed and left nothing at the table.
+    :param tasks: failed tasks that left no record at the table.
     """
     counts = Counter(partition.state for partition in overview.partitions)
     pressing = ", ".join(f"{counts[it]:,} {it}" for it in _PRESSING if counts[it])
