@@ -638,7 +638,7 @@ _DAYS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(days=_DAYS, data=st.data())
 def test_days_that_are_merged_again_leave_what_one_run_of_each_leaves(
     days: list[dict[tuple[int, str], str]], data: st.DataObject
@@ -670,7 +670,7 @@ _KEYED = st.dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(there=_KEYED, given_rows=_KEYED, across=st.booleans(), data=st.data())
 def test_rows_leave_the_same_however_they_are_cut_into_batches(
     there: dict[Any, Any], given_rows: dict[Any, Any], across: bool, data: st.DataObject
@@ -694,7 +694,7 @@ def test_rows_leave_the_same_however_they_are_cut_into_batches(
     assert held(tables[0]) == held(tables[1])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(sequences(steps=6, rows=6))
 def test_any_sequence_leaves_what_a_dictionary_says(
     sequence: tuple[Model, list[row_model.Row], list[Step]],
