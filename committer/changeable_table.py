@@ -156,7 +156,7 @@ class ChangeableTable(StatefulTable):
         code_version: str | None = None,
         success_markers: SuccessMarkers | str | None = None,
     ) -> TableChange:
-        """Merge rows by key, by one job that rewrites the partitions in which a row changes.
+        """Merge rows by key, by one job. It rewrites the partitions with changed rows.
 
         The given rows are in memory. The table's rows are read a batch at a time, twice if a
         partition changes.
@@ -228,7 +228,7 @@ class ChangeableTable(StatefulTable):
         idempotency_key: str | None = None,
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
     ) -> TableChange:
-        """Delete the rows that fulfil a condition, by one job that rewrites their partitions.
+        """Delete the rows that fulfil a condition, by one job. It rewrites their partitions.
 
         Rows are read a batch at a time. Rows for which the condition is null stay. A partition that
         loses its last row has no file left.

@@ -71,7 +71,7 @@ class TendedTable(ReadableTable):
         records_older_than: float = KEPT_FOR,
         spared: Spared = spare_none,
     ) -> PurgeReport:
-        """Recover, abort orphaned uploads, and remove records that have no use any more.
+        """Recover, abort orphaned uploads, and remove useless records.
 
         :param older_than: with ``foreign``, the least age in seconds of foreign uploads.
         :param foreign: abort uploads that no job of this package made, by age.
@@ -129,7 +129,9 @@ class TendedTable(ReadableTable):
         self.run(check_rerun(self._context, conflict, winner))
 
     def refuse_open_jobs(self, partition: str) -> None:
-        """Refuse if a job is at work on a partition, or may be, since it names no partitions.
+        """Refuse if a job is at work on a partition, or may be.
+
+        A job that names no partitions may be at work on any.
 
         :raises OtherJobError: there is one.
         """

@@ -1,4 +1,4 @@
-"""Files on disk that a first job finds, and checks that its own files fit beside them."""
+"""Files on disk, found by a first job, and checks that its own files fit beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends of jobs that are interrupted (Ctrl-C), or that two threads commit or abort at once."""
+"""Ends of jobs after an interruption (Ctrl-C), or with two threads that commit or abort at once."""
 
 from __future__ import annotations
 

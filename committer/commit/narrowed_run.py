@@ -207,7 +207,7 @@ def _refuse_additions(opened: OpenedJob, said: Narrowing) -> None:
 
 
 def _refuse_elsewhere(opened: OpenedJob, said: Narrowing) -> None:
-    """Refuse a job that may not write all partitions that its run is to load again.
+    """Refuse a job that may not write all partitions to be loaded again.
 
     The rows that the run has there would be removed, and none would come. A mapped task whose list
     has changed loads another partition under the same index.

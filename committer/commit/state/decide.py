@@ -213,7 +213,7 @@ def not_confirmed(context: Context, key: str, what: str, outcome: Uncertain) -> 
 
 
 def why_refused(context: Context, outcome: Uncertain) -> Step[str | None]:
-    """Describe the guarantee that the store no longer keeps and for which it refused a write.
+    """Describe the lost guarantee of the store, if it refused a write for that reason.
 
     :returns: a sentence; ``None``: there is another reason, or none was found.
     """

@@ -10,11 +10,11 @@ from .context import Context
 
 
 def find_demanded(context: Context) -> Step[Encryption | None]:
-    """Find an encryption with which the store takes an object that it refuses otherwise.
+    """Find an encryption for objects, if the store refuses them as this process writes them.
 
-    Otherwise means: as this process writes. Tried are the bucket's own encryption, if the store
-    reports it, and those without a key. Requests: one if nothing is refused; else up to five.
-    Objects that were written are removed again.
+    Tried are the bucket's own encryption, if the store reports it, and those without a key.
+    Requests: one if nothing is refused; else up to five. Objects that were written are removed
+    again.
 
     :returns: ``None``: the store refuses nothing, or refuses every encryption that was tried.
     """
