@@ -1,1 +1,1 @@
-"""Reading a table with Spark: one consistent state, by Spark's own Parquet reader or by ours."""
+"""Reads of a table with Spark: one consistent state, by Spark's own Parquet reader or by ours."""

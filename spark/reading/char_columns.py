@@ -1,7 +1,7 @@
-"""Columns of the type ``CHAR(n)``, whose values Spark's own readers fill up with blanks.
+"""Columns of the type ``CHAR(n)``, whose values Spark's own readers pad with blanks.
 
-Spark compares such a column with a literal that is filled up, too (``ApplyCharTypePadding``). So a
-shorter value, as Python or an expression writes it, would be found by no condition.
+Spark also pads a literal that it compares with such a column (``ApplyCharTypePadding``). So a
+shorter value, as Python or an expression may write it, would match no condition.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
-#: Where Spark keeps the type.
+#: Key in a field's metadata under which Spark keeps the type.
 CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 _CHAR = re.compile(r"char\(([0-9]{1,9})\)")
-#: Off, Spark's own readers leave values as they are.
+#: Spark setting: if off, Spark's own readers do not pad.
 _PADS = "spark.sql.readSideCharPadding"
 
 
 def padded(frame: DataFrame, schema: StructType) -> DataFrame:
-    """Fill up the columns of the type CHAR, as Spark's own readers do.
+    """Pad the columns of the type CHAR, as Spark's own readers do.
 
     :param frame: with the columns of ``schema``.
     """
@@ -40,7 +40,7 @@ def padded(frame: DataFrame, schema: StructType) -> DataFrame:
 
 
 def as_char(column: Column, field: StructField, session: SparkSession) -> Column:
-    """Fill up a value of a column of the type CHAR; others stay as they are."""
+    """Pad the value of a column of the type CHAR; other types stay as they are."""
     from pyspark.sql import functions as F
 
     width = _width(field)
@@ -50,6 +50,6 @@ def as_char(column: Column, field: StructField, session: SparkSession) -> Column
 
 
 def _width(field: StructField) -> int:
-    """The characters of a CHAR; 0 of other types."""
+    """Return the number of characters of a CHAR column; 0 for other types."""
     found = _CHAR.fullmatch((field.metadata or {}).get(CHAR_TYPE, ""))
     return 0 if found is None else int(found[1])

@@ -1,8 +1,8 @@
 """Files of one state as a data frame of this package's own reader, which runs in Spark's tasks.
 
-By ``mapInArrow``: that needs no registration, works on Spark Connect and before Spark 4, and the
-state is the one that was planned on the driver, where the Python data source takes its own when the
-first query is planned.
+It uses ``mapInArrow``, which needs no registration and works on Spark Connect and before Spark 4.
+The driver chooses the state when it makes the frame. The Python data source instead chooses it when
+the first query is planned.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-#: What opening a file costs, in bytes that could be read meanwhile (as Spark's
+#: Cost of opening a file, in bytes that could be read in this time (like Spark's
 #: ``spark.sql.files.openCostInBytes``).
 _OPEN_COST = 4 * 1024 * 1024
-#: Files are read together by one task up to about so many bytes.
+#: Bytes up to which one task reads files together, approximately.
 TARGET = 128 * 1024 * 1024
-#: So many files are under way at once, if none is larger than that.
+#: Number of files that a task reads at once, if none is larger than this size in bytes.
 _AHEAD, _SMALL = 8, 4 * 1024 * 1024
-#: The longest range that stands for a table's size, passed over in 0.1 s: some 500 MB.
+#: Length of the longest range that stands for a table's size (some 500 MB). It costs 0.1 s.
 _MOST_NUMBERS = 2**26
 ANEW = "Load the table anew and run the query on that: a data frame keeps the state it was made of."
 
 
 def pack(files: Sequence[DataFile], target: int) -> list[list[DataFile]]:
-    """Group files, in their order, up to about ``target`` bytes a group."""
+    """Group files in their order, into groups of up to about ``target`` bytes."""
     groups: list[list[DataFile]] = []
     filled = 0
     for file in files:
@@ -60,11 +60,12 @@ def pack(files: Sequence[DataFile], target: int) -> list[list[DataFile]]:
 
 @dataclass(frozen=True)
 class FileRows:
-    """Rows of files of one table, as Spark wants them.
+    """Reader of the rows of one table's files, for Spark's tasks.
 
-    :param schema: the table's; ``by``: its partition columns.
-    :param columns: what Spark expects, in Arrow's types.
-    :param row_filter: which rows; ``None`` for all.
+    :param schema: the table's columns.
+    :param by: its partition columns.
+    :param columns: the columns that Spark expects, in Arrow's types.
+    :param row_filter: selects rows; ``None`` for all.
     """
 
     root: str
@@ -74,9 +75,9 @@ class FileRows:
     row_filter: RowFilter | None = None
 
     def read(self, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
-        """The rows of all of them, one after the other; small files are fetched ahead.
+        """Read the rows of files, one file after the other. Small files are fetched ahead.
 
-        :raises SnapshotGoneError: a later job has removed one.
+        :raises SnapshotGoneError: a later job has removed one of the files.
         """
         small = all(file.size <= _SMALL for file in files)
         try:
@@ -85,7 +86,7 @@ class FileRows:
         except SnapshotGoneError as error:
             error.table = error.table or self.root
             error.remedy = ANEW
-            # Where tasks run on the driver's host, as in local mode, it hears of this.
+            # If tasks run on the driver's host, as in local mode, the application notes this.
             TableReads.here(self.root).ended()
             raise
 
@@ -100,7 +101,7 @@ class FileRows:
         return Table(self.root).driver
 
     def __call__(self, groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For ``mapInArrow``."""
+        """Read the rows of groups of files. This is the function for ``mapInArrow``."""
         with readable_errors():
             for batch in groups:
                 for packed in batch.column("files").to_pylist():
@@ -110,9 +111,11 @@ class FileRows:
 def file_rows(
     session: SparkSession, schema: StructType, snapshot: Snapshot, row_filter: RowFilter | None
 ) -> DataFrame:
-    """The rows of a state, all columns of ``schema``; one task for each group of files.
+    """Make a frame of the rows of a state, with all columns of ``schema``.
 
-    :param row_filter: which rows; ``None`` for all.
+    Each group of files is read by one task.
+
+    :param row_filter: selects rows; ``None`` for all.
     """
     if not schema.fields:  # Spark counts no rows of a batch without columns.
         names = (*snapshot.partition_by, *snapshot.schema.names)
@@ -128,12 +131,12 @@ def file_rows(
 
 
 def _weight(session: SparkSession, snapshot: Snapshot) -> DataFrame:
-    """No row, and yet for Spark about as many bytes as the files have.
+    """Make a frame without rows that Spark takes for about as large as the files.
 
-    Spark takes what ``mapInArrow`` gives for as large as what it is given, row for row: here, the
-    files' names. So each table would be small enough to be sent to all executors by a join,
-    through the driver's memory (``autoBroadcastJoinThreshold``). Of a range it goes by the length,
-    8 bytes a number, and by the columns that are made of it.
+    Spark assumes that the output of ``mapInArrow`` is as large as its input, row for row: here, the
+    files' names. So every table would look small enough for a broadcast join, which sends it to all
+    executors through the driver's memory (``autoBroadcastJoinThreshold``). Spark estimates the size
+    of a range by its length, 8 bytes a number, and by the columns that are made of it.
     """
     size = sum(file.size for file in snapshot.files)
     numbers = min(size // (4 * (1 + len(snapshot.schema))), _MOST_NUMBERS)

@@ -1,12 +1,12 @@
 """Files of one state as a data frame of Spark's own Parquet reader.
 
-Spark lists what it reads: ``spark.read.parquet(*files)`` sends three requests a file on s3a, one
-after the other in batches, before the first row is read. The one list that it takes as it stands
-is the log of its own file sink (``_spark_metadata``, SPARK-8360), which names files with their
-sizes. So the state is written down as such a log, in a local folder that goes as soon as Spark has
-read it: no request is sent, whatever the number of files, and a frame that is refreshed still
-reads the same ones. Partition values are parsed by Spark from the files' directories, in the types
-of the table.
+Spark lists the files that it reads: ``spark.read.parquet(*files)`` sends three requests for each
+file on s3a, one after the other in batches, before the first row is read. The only list that Spark
+accepts without requests is the log of its own file sink (``_spark_metadata``, SPARK-8360), which
+names files with their sizes. So the state is written as such a log into a local folder, which is
+removed as soon as Spark has read it. Then no request is sent for any number of files, and a
+refreshed frame still reads the same files. Spark parses partition values from the files'
+directories, in the types of the table.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("zero_rename.spark.reading.listed_parquet")
 _LOG = "_spark_metadata"
 _BLOCK = 128 * 1024 * 1024
-#: Spark's column of what it knows of a row's file.
+#: Spark's hidden column with facts about a row's file.
 _OF_FILES = "_metadata"
-#: Whether Spark's reader leaves row groups out by conditions on decimals; and the digits that a
-#: number of 32 bits holds.
+#: Spark setting: its reader skips row groups by conditions on decimals. And the number of digits
+#: that a number of 32 bits can hold.
 _BY_DECIMALS, _SMALL = "spark.sql.parquet.filterPushdown.decimal", 9
 
 
@@ -43,8 +43,9 @@ _BY_DECIMALS, _SMALL = "spark.sql.parquet.filterPushdown.decimal", 9
 class FilePaths:
     """The paths of the files of a frame's rows.
 
-    :param column: has them, in Spark's SQL; ``None``: no column does, as ``why_not`` says.
-    :param start: what stands before the key in each: ``s3a://bucket/``.
+    :param column: the column with the paths, in Spark's SQL; ``None``: there is none, and
+        ``why_not`` says why.
+    :param start: the part of each path before the key: ``s3a://bucket/``.
     """
 
     column: str | None
@@ -53,8 +54,11 @@ class FilePaths:
 
 
 def hidden_column(snapshot: Snapshot) -> str | None:
-    """A column of the files that Spark would read from the table's own path instead, since a
-    folder above the table is named like a partition; ``None`` for none."""
+    """Return a column of the files that a folder above the table would hide; ``None`` for none.
+
+    If a folder above the table is named like a partition, Spark takes the column's values from this
+    folder's name instead of the files.
+    """
     if not snapshot.partition_by:
         return None
     names = {name.lower(): name for name in snapshot.schema.names}
@@ -65,14 +69,14 @@ def hidden_column(snapshot: Snapshot) -> str | None:
 def listed_parquet(
     session: SparkSession, schema: StructType, snapshot: Snapshot, scheme: str
 ) -> tuple[DataFrame, FilePaths] | None:
-    """The rows of a state, all columns of ``schema``, and the paths of their files.
+    """Make a frame of the rows of a state, with all columns of ``schema``, and its files' paths.
 
-    Rows are never left out in silence: a file that is gone fails the query, also where the session
-    ignores missing or damaged files elsewhere; and no row group, by a condition on a decimal of
-    which a file may have fewer digits than the table.
+    Rows are never left out silently. A missing file fails the query, even if the session ignores
+    missing or damaged files elsewhere. And no row group is skipped by a condition on a decimal,
+    since a file may have fewer digits than the table.
 
-    :param scheme: how the session's paths begin, ``s3a``.
-    :return: ``None`` where this Spark does not take the list.
+    :param scheme: the scheme of the session's paths, ``s3a``.
+    :return: ``None`` if this Spark does not accept the list.
     """
     store = f"{scheme}://{snapshot.root.bucket}/"
     options = {
@@ -82,10 +86,11 @@ def listed_parquet(
         "recursiveFileLookup": "false" if snapshot.partition_by else "true",
     }
     if not any(file.is_foreign for file in snapshot.files):
-        # Of a file that no Spark wrote Spark goes by the session, and 3.5 refuses it by default.
+        # Old dates in files that Spark did not write are read by the session's setting, and Spark
+        # 3.5 refuses them by default.
         options["datetimeRebaseMode"] = "CORRECTED"
     with tempfile.TemporaryDirectory(prefix="zero-rename-state-") as folder:
-        # Spark's UI shows this path; none of its characters may look like a pattern to it.
+        # Spark's UI shows this path. Spark must not take any of its characters for a pattern.
         name = re.sub(r"[^A-Za-z0-9.-]", "_", snapshot.root.url)
         log = Path(folder, name, _LOG)
         log.mkdir(parents=True)
@@ -100,14 +105,14 @@ def listed_parquet(
 def _read(
     session: SparkSession, schema: StructType, options: Mapping[str, str], path: str
 ) -> DataFrame | None:
-    """Let Spark read a list; ``None``: it would leave out row groups by decimals."""
+    """Let Spark read a list; ``None`` if it would skip row groups by conditions on decimals."""
     if not _has_long_decimals(schema):
         return session.read.schema(schema).options(**options).parquet(path)
     try:
         made: Any = _ignoring_decimals(session).read.schema(schema).options(**options).parquet(path)
         return frame_of_plan(session, made._jdf.queryExecution().analyzed())
     except Exception as error:
-        # Platforms with a Spark of their own may have no such calls.
+        # A platform's own Spark may not have these calls.
         logger.info("decimals cannot be read by Spark itself: %s", error)
         return None
 
@@ -119,13 +124,12 @@ def _has_long_decimals(schema: StructType) -> bool:
 
 
 def _ignoring_decimals(session: Any) -> SparkSession:
-    """A session with the settings of another one, whose frames leave no row group out by a
-    condition on a decimal.
+    """Copy a session, so that its frames skip no row group by a condition on a decimal.
 
-    Spark compares the value with those of a file in the file's type, into which it squeezes it:
-    where a column was ``decimal(5,2)`` once, files hold numbers of 32 bits, and ``d < 42949673.01``
-    becomes ``d < 0.05`` (``ParquetFilters``; of integers it is mended, SPARK-46092). What a reader
-    goes by is the settings of the session that made its frame.
+    Spark compares the literal with a file's values in the file's type, and truncates it to that
+    type. If a column was once ``decimal(5,2)``, files hold numbers of 32 bits, and
+    ``d < 42949673.01`` becomes ``d < 0.05`` (``ParquetFilters``; for integers this is fixed by
+    SPARK-46092). A reader uses the settings of the session that made its frame.
     """
     java = session._jsparkSession.cloneSession()
     java.conf().set(_BY_DECIMALS, "false")

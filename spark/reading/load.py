@@ -1,4 +1,4 @@
-"""One call that reads a table: one consistent state of it, as fast as the session can.
+"""Load of a table: one consistent state of it, as fast as the session can.
 
 ::
 
@@ -6,9 +6,9 @@
 
     flights = load(spark, "s3://bucket/flights", where="day >= '2013-01-01'")
 
-Where the session's own file systems reach the table's store, Spark's Parquet reader reads the
+If the session's own file systems reach the table's store, Spark's Parquet reader reads the
 files (:mod:`.listed_parquet`): it knows which columns a query needs, skips row groups and reads
-into vectors. Elsewhere this package's reader does, in Spark's tasks (:mod:`.file_rows`).
+into vectors. Otherwise this package's reader does, in Spark's tasks (:mod:`.file_rows`).
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 logger = logging.getLogger("zero_rename.spark.reading.load")
-#: Whether Spark's own sources and operators take the type TIME: not by default in Spark 4.3.
+#: Spark setting: its own sources and operators accept the type TIME. By default off in Spark 4.3.
 _TIME_TYPE = "spark.sql.timeType.enabled"
 
 
 class By(StrEnum):
-    """Who reads the files."""
+    """Choice of the reader of the files."""
 
     AUTO = "auto"
     SPARK = "spark"
@@ -65,11 +65,11 @@ class By(StrEnum):
 
 @dataclass(frozen=True)
 class _ReadRequest:
-    """What is to be read.
+    """Request for rows and columns of a state.
 
     :param where: a condition in Spark's SQL, or ``None``.
     :param names: the columns, in the order wanted.
-    :param schema: of those and of the condition's columns, as Spark sees it.
+    :param schema: Spark's schema of those columns and of the condition's.
     """
 
     table: Table | DeltaTable
@@ -79,7 +79,7 @@ class _ReadRequest:
     schema: StructType
 
     def of(self, frame: DataFrame) -> DataFrame:
-        """What is wanted of a frame of :attr:`schema`. Spark says which rows that is."""
+        """Select the requested rows and columns from a frame of :attr:`schema`, by Spark."""
         selected = frame if self.where is None else frame.where(self.where)
         return selected.select(*map(quoted, self.names))
 
@@ -95,31 +95,31 @@ def load(
     as_of: Past | None = None,
     job: str | None = None,
 ) -> DataFrame:
-    """A data frame of one consistent state of a table: the one that is there now.
+    """Load one consistent state of a table as a data frame: the present state by default.
 
-    A write of this application that overwrites the table's partitions later is held against that
-    state (docs/spark.md, *What a write has read*).
+    If this application later overwrites partitions of the table, changes by other jobs since that
+    state count as conflicts (docs/spark.md, *What a write has read*).
 
-    A ``where()`` or ``filter()`` right behind it keeps files without a match unread, too, where
-    Spark itself reads them; elsewhere it warns (:mod:`.loaded_frame`).
+    A ``where()`` or ``filter()`` directly after ``load()`` also skips files without a match, if
+    Spark itself reads them; otherwise it logs a warning (:mod:`.loaded_frame`).
 
     :param table: ``s3://bucket/prefix``.
-    :param columns: names, in the order wanted, in any case where the session says so; ``None``
+    :param columns: names, in the order wanted, in any case if the session ignores case; ``None``
         for all.
     :param partitions: the only partitions to read, ``["day=2013-01-01"]``.
-    :param where: the only rows to read, as ``DataFrame.where`` takes it: ``day >= '2013-01-01' and
-        delay > 60``. Partitions that cannot fit are cut off before Spark plans, as far as the text
-        surely says so (:mod:`.predicate`).
+    :param where: a condition for the rows to read, as for ``DataFrame.where``: ``day >=
+        '2013-01-01' and delay > 60``. Partitions that surely have no such row are left out before
+        Spark plans (:mod:`.predicate`).
     :param by: ``spark`` (its own Parquet reader), ``zero_rename`` (this package's), or ``auto``:
-        Spark wherever the session reaches the table's store by itself.
-    :param as_of: of a Delta table, a former state: a time with its zone, or a version
-        (:meth:`.DeltaTable.scan`). No later write is held against it.
-    :param job: of a Delta table, instead of a state: the rows of this job alone, before it is
-        published or after (:meth:`.DeltaTable.scan`). No later write is held against it.
-    :raises InvalidInputError: a call that cannot be right, or ``by="spark"`` where the session
+        Spark's if the session reaches the table's store by itself.
+    :param as_of: a former state of a Delta table: a time with its zone, or a version
+        (:meth:`.DeltaTable.scan`). No later write is compared with it.
+    :param job: a job of a Delta table, whose rows alone are read instead of a state, before it is
+        published or after (:meth:`.DeltaTable.scan`). No later write is compared with them.
+    :raises InvalidInputError: an invalid call, or ``by="spark"`` and the session
         cannot read the table by itself; the message says why.
-    :raises TableNotFoundError: no table there.
-    :raises pyspark.errors.AnalysisException: Spark does not take the condition.
+    :raises TableNotFoundError: there is no table.
+    :raises pyspark.errors.AnalysisException: Spark does not accept the condition.
     """
     for name, given in (("columns", columns), ("partitions", partitions)):
         if isinstance(given, str):
@@ -131,7 +131,7 @@ def load(
     warn_of_overwrites(spark)
     reads = TableReads.of(application_of(spark), Table(table).root.url)
     reads.loaded()
-    # Of a former state, or of a job's rows, the files of now are not asked for.
+    # For a former state, or a job's rows, the present files are not read.
     is_newest = as_of is None and job is None
     found = open_at_root(table) if is_newest else find_at_root(table)
     if job is not None:
@@ -159,9 +159,9 @@ def _rows_of_job(
     where: str | None,
     as_of: Past | None,
 ) -> Snapshot:
-    """The files of a job that may hold the rows wanted.
+    """Return the files of a job that may hold the rows wanted.
 
-    :raises InvalidInputError: a former state is asked for, too, or the table is no Delta table.
+    :raises InvalidInputError: a former state is asked for, too, or the table is not a Delta table.
     """
     if as_of is not None or not isinstance(table, DeltaTable):
         why = "as_of is given, too" if as_of is not None else "it is no Delta table"
@@ -190,15 +190,18 @@ def state_frame(
     columns: Sequence[str] | None = None,
     where: str | None = None,
 ) -> DataFrame:
-    """The rows of a state that is known; the rest as :func:`load` has it."""
+    """Make a frame of the rows of a known state. The other parameters are those of :func:`load`."""
     names = list(state.schema.names if columns is None else columns)
     types = spark_schema(state.schema, _needed(names, where, state.schema))
     return _frame(spark, _ReadRequest(table, state, where, names, types), By.AUTO)[0]
 
 
 def _needed(names: Sequence[str], where: str | None, schema: pa.Schema) -> list[str]:
-    """The table's columns that are asked for, and those that a condition may be about: Spark does
-    not say, so all that its text names, in whatever case."""
+    """Return the table's columns that are asked for, and those that a condition may use.
+
+    Spark does not say which ones a condition uses. So these are all that its text names, in any
+    case.
+    """
     own = [find_column(name, schema.names) or name for name in names]
     text = (where or "").lower().replace("``", "`").replace('""', '"')
     said = [n for n in schema.names if re.search(rf"(?<!\w){re.escape(n.lower())}(?!\w)", text)]
@@ -208,7 +211,7 @@ def _needed(names: Sequence[str], where: str | None, schema: pa.Schema) -> list[
 def _frame(
     spark: SparkSession, request: _ReadRequest, by: By
 ) -> tuple[DataFrame, FilePaths | None]:
-    """The frame, and the paths of its files; ``None``: Spark itself does not read them."""
+    """Make the frame, with the paths of its files; ``None``: Spark itself does not read them."""
     url, snapshot = request.snapshot.root.url, request.snapshot
     if not snapshot.files:
         return request.of(spark.createDataFrame([], request.schema)), None
@@ -230,7 +233,7 @@ def _frame(
 def _by_spark(
     spark: SparkSession, request: _ReadRequest
 ) -> tuple[DataFrame, FilePaths] | SessionStore:
-    """The frame and its files' paths, or what keeps Spark from reading it."""
+    """Make the frame by Spark's own reader, with its files' paths; or return why it cannot."""
     lists = _lists(request.snapshot)
     if lists is None:
         why = (
@@ -261,7 +264,7 @@ def _by_spark(
         return store
     for each in lists:
         for file in {file.partition: file for file in each.files}.values():
-            # Refused as by this package's reader, not taken for null.
+            # An invalid value is refused, as by this package's reader. Spark would read null.
             partition_constants(file.partition, file.key, each.schema, each.partition_by)
     found = [listed_parquet(spark, request.schema, each, store.scheme) for each in lists]
     if None in found:
@@ -274,7 +277,7 @@ def _by_spark(
 def _as_one(
     request: _ReadRequest, listed: Sequence[tuple[DataFrame, FilePaths]]
 ) -> tuple[DataFrame, FilePaths]:
-    """The frames of a state's lists as one, and its files' paths."""
+    """Join the frames of a state's lists into one, with its files' paths."""
     (frame, paths), *others = listed
     for other, _ in others:
         frame = frame.unionByName(other)
@@ -283,9 +286,12 @@ def _as_one(
 
 
 def _lists(snapshot: Snapshot) -> Sequence[Snapshot] | None:
-    """A state as Spark reads its files, each list in one way. Those of a log that this package has
-    written hold their partition's values, and lie in no directory of theirs; of others it is the
-    other way round. ``None`` where a file has its values in neither place."""
+    """Split a state into lists of files that Spark reads in the same way.
+
+    In a table with a log, files of this package hold the values of their partition, and do not lie
+    in a directory of that name. Files of other programs are in such a directory and do not hold the
+    values. ``None`` if a file has its values in neither place.
+    """
     if snapshot.log_version is None or not snapshot.partition_by:
         return [snapshot]
     theirs = tuple(file for file in snapshot.files if file.is_foreign)
@@ -307,7 +313,7 @@ def _is_in_its_directory(folder: str, partition: str, snapshot: Snapshot) -> boo
 
 
 def _why_no_time(spark: SparkSession, request: _ReadRequest) -> SessionStore | None:
-    """What keeps Spark's reader from columns of the type TIME that are asked for."""
+    """Return why Spark's reader cannot read a requested column of type TIME; ``None``: it can."""
     named = (f.name for f in request.schema if "TimeType(" in repr(f.dataType))
     column = next(named, None)
     if column is None:
@@ -322,7 +328,7 @@ def _why_no_time(spark: SparkSession, request: _ReadRequest) -> SessionStore | N
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's SQL takes any."""
+    """Quote a column's name for Spark's SQL."""
     return f"`{name.replace('`', '``')}`"
 
 
@@ -336,12 +342,12 @@ def create_view(
     where: str | None = None,
     by: str = By.AUTO,
 ) -> None:
-    """A temporary view of a table for SQL, in the place of one of that name.
+    """Create a temporary view of a table for SQL, or replace the one of that name.
 
-    It shows the state that is there now, however often and late it is asked: create it again to
-    see a later one. The other arguments are those of :func:`load`, and so are the errors.
+    It always shows the state at the time of this call: create it again to see a later one. The
+    other arguments are those of :func:`load`, and so are the errors.
 
-    :param name: what SQL calls it, for this session alone.
+    :param name: the view's name in SQL, in this session only.
     :param table: ``s3://bucket/prefix``.
     """
     frame = load(spark, table, columns=columns, partitions=partitions, where=where, by=by)

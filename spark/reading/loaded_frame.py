@@ -1,14 +1,15 @@
-"""A loaded data frame whose ``where()`` and ``filter()`` also say which files need not be opened.
+"""Loaded data frame whose ``where()`` and ``filter()`` exclude files without a match.
 
-Spark's Parquet reader opens every file on its list to read the footer, six requests a file on s3a.
-The table's records have bounds of each file's columns. So beside the caller's condition, which
-decides on the rows as ever, the frame excludes the files without a match by their paths: Spark
+Spark's Parquet reader opens every file on its list to read the footer, with six requests for each
+file on s3a. The table's records have bounds of each file's columns. So the frame also excludes the
+files without a match by their paths; the caller's condition still decides about the rows. Spark
 compares ``_metadata.file_path`` with its list before it opens a file
 (``PartitioningAwareFileIndex.listFiles``). A path that Spark spells in another way excludes
-nothing. Partitions Spark leaves out by itself, by the columns in their names.
+nothing. Spark leaves partitions out by itself, by the columns in their names.
 
-Filters pushed to a Python data source cannot serve: Spark pushes none unless the session says so,
-and lets a query run with the filters of another one on the same frame (SPARK-58551).
+Filters that Spark pushes to a Python data source cannot be used for this. Spark pushes none unless
+the session says so, and may run a query with the filters of another query on the same frame
+(SPARK-58551).
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 logger = logging.getLogger("zero_rename.spark.reading.loaded_frame")
-#: Paths that one condition excludes by name: Spark parses and plans these in 2 s.
+#: Most paths that one condition excludes. Spark parses and plans these in 2 s.
 _MOST_PATHS = 50_000
-#: Files without a match that are opened, from which on the log says so.
+#: Number of files opened without a match from which on a warning is logged.
 _WORTH_A_WARNING = 10
-#: Files of a frame that are looked at where nothing but a warning can come of it, 0.2 ms each.
+#: Most files that are examined if the only result can be a warning; each takes 0.2 ms.
 _LOOKED_AT = 5_000
 _LOADED = "_zero_rename_loaded"
 
@@ -45,8 +46,8 @@ _LOADED = "_zero_rename_loaded"
 class LoadedFiles:
     """The files that a frame reads.
 
-    :param columns: of the table, that the frame has.
-    :param paths: how its rows tell their files; ``None``: Spark itself does not read them.
+    :param columns: the table's columns that the frame has.
+    :param paths: the paths of its rows' files; ``None``: Spark itself does not read them.
     """
 
     snapshot: Snapshot
@@ -54,19 +55,19 @@ class LoadedFiles:
     paths: FilePaths | None
 
     def on(self, frame: DataFrame) -> DataFrame:
-        """Let a frame of these files exclude those without a match."""
+        """Give a frame of these files a ``where()`` that excludes files without a match."""
         frame.__class__ = _loaded_class(type(frame))
         setattr(frame, _LOADED, self)
         return frame
 
     def filtered(self, frame: DataFrame, found: DataFrame, condition: Column | str) -> DataFrame:
-        """Exclude the files in which no row fits.
+        """Exclude the files in which no row fits a condition.
 
-        :param frame: of these files.
-        :param found: its rows that fit.
+        :param frame: a frame of these files.
+        :param found: the frame's rows that fit.
         """
         text = _text(condition, found)
-        # A name that is none of the frame's columns may be that of a variable of the session.
+        # A name that is not a column of the frame may be that of a variable of the session.
         fitting = row_filter(text, self.snapshot.schema, self.columns)
         if fitting is None:
             return self.on(found)
@@ -83,8 +84,10 @@ class LoadedFiles:
         return replace(self, snapshot=replace(self.snapshot, files=left)).on(pruned)
 
     def _without_match(self, fitting: RowFilter) -> Sequence[DataFile]:
-        """The files in which no row fits, without those that Spark leaves out by itself; where it
-        does not read them, of the first few."""
+        """Return the files in which no row fits, except those that Spark leaves out by itself.
+
+        If Spark does not read the files, only the first ones are examined.
+        """
         state = self.snapshot
         if self.paths is None:
             state = replace(state, files=state.files[:_LOOKED_AT])
@@ -94,8 +97,8 @@ class LoadedFiles:
             return unread
         condition = PartitionCondition(fitting, state.schema, state.partition_by, None)
         opened = {name for name in {file.partition for file in unread} if name in condition}
-        # Of this package's files in a log, which lie in no directories of partitions, Spark does
-        # not know the partitions.
+        # In a table with a log, this package's files do not lie in directories of partitions, so
+        # Spark does not know their partitions.
         in_no_directory = state.log_version is not None
         return [
             file
@@ -104,19 +107,19 @@ class LoadedFiles:
         ]
 
     def _path(self, file: DataFile) -> str:
-        """The path of a file as a literal of SQL."""
+        """Write the path of a file as an SQL literal."""
         assert self.paths is not None
         return f"'{self.paths.start}{spelled_by_java(file.key)}'"
 
     def _path_column(self, frame: DataFrame) -> tuple[str | None, str]:
-        """The column of paths, if files may be excluded; and why no more of them are."""
+        """Return the column of paths, or ``None`` if no file may be excluded; and why not more."""
         if self.paths is None:
             return None, "Spark itself does not read them"
         if self.paths.column is None:
             return None, self.paths.why_not
         level = frame.storageLevel
         if level.useMemory or level.useDisk:
-            # The plan with paths is another one than that of the rows that are kept.
+            # A condition on paths would change the plan, so that Spark would not use the cache.
             return None, "the frame is cached"
         return self.paths.column, f"no more than {_MOST_PATHS:,} are excluded by one condition"
 
@@ -134,8 +137,10 @@ class LoadedFiles:
 
 
 def spelled_by_java(key: str) -> str:
-    """Spell a key as ``java.net.URI`` does for a path; letters beyond ASCII stay. A quote, which
-    Java keeps, is spelled in another way: it would end the literal."""
+    """Spell a key as ``java.net.URI`` does for a path, with letters beyond ASCII as they are.
+
+    A quote, which Java keeps, is escaped, since it would end the SQL literal.
+    """
     return "".join(letter if _stays(letter) else quote(letter, safe="") for letter in key)
 
 
@@ -147,7 +152,7 @@ def _stays(letter: str) -> bool:
 
 @cache
 def _loaded_class(kind: type[Any]) -> type[Any]:
-    """A session's class of data frames, with a ``where()`` that excludes files."""
+    """Make a subclass of a session's data frames with a ``where()`` that excludes files."""
     if hasattr(kind, _LOADED):
         return kind
 
@@ -162,8 +167,10 @@ def _loaded_class(kind: type[Any]) -> type[Any]:
 
 
 def _text(condition: Column | str, found: DataFrame) -> str | None:
-    """A condition as text; of a column, as Spark has resolved it. ``None`` where that is not known,
-    as on Spark Connect."""
+    """Return a condition as text; for a column, as Spark has resolved it.
+
+    ``None`` if this is not known, as on Spark Connect.
+    """
     if isinstance(condition, str):
         return condition
     java: Any = getattr(found, "_jdf", None)
@@ -175,6 +182,6 @@ def _text(condition: Column | str, found: DataFrame) -> str | None:
         plan = java.queryExecution().analyzed()
         return plan.condition().sql() if plan.nodeName() == "Filter" else None
     except Py4JError as error:
-        # Platforms that share a JVM let Python call few of its classes.
+        # Platforms that share a JVM let Python call only few of its classes.
         logger.info("how Spark reads a condition is not known: %s", error)
         return None

@@ -1,12 +1,12 @@
-"""Condition in Spark's SQL, as far as it surely says which rows need not be read.
+"""Conversion of a condition in Spark's SQL to an Arrow expression that excludes no fitting row.
 
-Spark decides which rows fit. What is made of the text here is an expression of Arrow's that is
-true of *each* row of which Spark takes the text for true, and so only leaves out what cannot fit.
-The text is read by sqlglot, in Spark's dialect; what is not understood for certain says nothing of
-any row. Certain is a comparison of a column with a literal where neither a setting of the session
-nor a conversion decides how the two are compared: literals of the column's own kind, strings
-without collation or padding, no floats of 32 bits. A time without a zone is one in whatever zone
-the session has, and is taken for any time of a day around.
+Spark decides which rows fit. The expression made here is true for *each* row for which Spark's
+condition is true, so it only leaves out rows that cannot fit. sqlglot parses the text, in Spark's
+dialect. Parts that are not surely understood exclude no row. A comparison of a column with a
+literal is understood if neither a setting of the session nor a conversion decides how the two are
+compared: literals of the column's own kind, strings without collation or padding, no floats of 32
+bits. A time without a zone has the session's zone, which is not known here: it counts as any time
+within a day before or after.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from .char_columns import CHAR_TYPE
 
 logger = logging.getLogger("zero_rename.spark.reading.predicate")
 MISSING = "sqlglot, which reads conditions, is not installed: pip install sqlglot"
-#: Longer texts are not looked at: expressions are nested, and so are their evaluations.
+#: Longer texts are not parsed: expressions are nested, and so are their evaluations.
 _LONGEST = 20_000
-#: Quotes, escapes, variables and comments that settings of the session change the meaning of.
+#: Quotes, escapes, variables and comments, whose meaning depends on settings of the session.
 _UNSURE = re.compile(r"""["\\]|''|\$\{|--|/\*""")
 _WHOLE = re.compile(r"[0-9]{1,38}")
 _NUMBER = re.compile(r"[0-9]{1,38}(\.[0-9]{0,38})?")
@@ -47,22 +47,22 @@ _MOMENT = re.compile(
     r"(?P<zone>Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])?)?"
 )
 _PREFIX = re.compile(r"([^%_]*)%")
-#: What a session's zone can move a time by, and more: zones are at most 18 hours from UTC.
+#: More than a session's zone can shift a time: zones are at most 18 hours from UTC.
 _ANY_ZONE = dt.timedelta(days=1)
 _Compare = Callable[[Any, Any], Any]
-#: Comparisons with what holds where they are false.
+#: Comparisons, each with its negation.
 _NEGATED: dict[_Compare, _Compare] = {eq: ne, ne: eq, lt: ge, ge: lt, gt: le, le: gt}
-#: The same with their sides changed.
+#: Comparisons, each with the equivalent one for exchanged sides.
 _FLIPPED: dict[_Compare, _Compare] = {eq: eq, ne: ne, lt: gt, gt: lt, le: ge, ge: le}
 
 
 @dataclass(frozen=True)
 class Predicate:
-    """What is known of the rows that a condition selects.
+    """Arrow expression for a condition in Spark's SQL.
 
-    :param expression: true of each of them; ``None``: nothing is known.
-    :param unsure: why rows that are not selected may be among those of which it is true; ``None``:
-        it is true of the selected rows alone.
+    :param expression: true for each row that the condition selects; ``None``: nothing is known.
+    :param unsure: why the expression may also be true for other rows; ``None``: it is true for the
+        selected rows only.
     """
 
     expression: pc.Expression | None
@@ -72,11 +72,11 @@ class Predicate:
 def read_predicate(
     text: str, schema: pa.Schema, columns: Collection[str] | None = None
 ) -> Predicate:
-    """What a condition says of some columns.
+    """Convert a condition to an Arrow expression over some columns.
 
-    :param text: as for ``DataFrame.where``.
-    :param schema: the table's.
-    :param columns: those that are to be asked for; ``None`` for any.
+    :param text: a condition as for ``DataFrame.where``.
+    :param schema: the table's columns.
+    :param columns: the only columns that the expression may use; ``None`` for any.
     """
     tree = _tree(text)
     if isinstance(tree, str):
@@ -92,9 +92,9 @@ def read_predicate(
 def row_filter(
     text: str | None, schema: pa.Schema, columns: Collection[str] | None = None
 ) -> RowFilter | None:
-    """What leaves out rows that a condition cannot select; ``None``: nothing does.
+    """Make a filter that leaves out rows that a condition cannot select; ``None``: it keeps all.
 
-    :param columns: those that are to be asked for; ``None`` for any.
+    :param columns: the only columns that the filter may use; ``None`` for any.
     """
     known = None if text is None else read_predicate(text, schema, columns).expression
     return None if known is None else RowFilter([known], schema)
@@ -103,10 +103,10 @@ def row_filter(
 def selected_partitions(
     text: str, schema: pa.Schema, by: Sequence[str], named: Collection[str] | None = None
 ) -> Collection[str] | None:
-    """The partitions that may hold rows which a condition selects; ``None``: any may.
+    """Select the partitions that may hold rows for a condition; ``None``: any may.
 
     :param by: the partition columns.
-    :param named: no others than these.
+    :param named: the only partitions to select from; ``None`` for all.
     """
     known = read_predicate(text, schema, by).expression if by else None
     if known is None:
@@ -115,11 +115,13 @@ def selected_partitions(
 
 
 def named_partition(text: str, schema: pa.Schema, by: Sequence[str]) -> str | None:
-    """Return the path of the one partition that a condition names, by ``column = value`` for each
-    partition column; ``None`` where it is another condition, or Spark may take a value for another
-    one than a path does.
+    """Return the path of the one partition that a condition names.
 
-    :param schema: the table's; ``by``: its partition columns.
+    The condition must have ``column = value`` for each partition column, and nothing else. ``None``
+    for other conditions, and if a value may mean one thing to Spark and another in a path.
+
+    :param schema: the table's columns.
+    :param by: its partition columns.
     """
     tree = _tree(text)
     if isinstance(tree, str):
@@ -145,11 +147,11 @@ def _is_one_value(schema: pa.Schema, field: pa.Field, literal: Any) -> bool:
     kind, text, quoted = field.type, literal.this, literal.is_string
     if pt.is_integer(kind):
         return True
-    if pt.is_decimal(kind):  # Compared with a text as 64-bit floats, which have 15 digits for sure.
+    if pt.is_decimal(kind):  # Spark compares it with a text as 64-bit floats: 15 digits are sure.
         return not quoted or kind.precision <= 15
     if pt.is_string(kind):
         return quoted and text not in ("", NULL) and _is_plain(schema, field)
-    if pt.is_timestamp(kind) and kind.tz is not None:  # Else it is one of the session's zone.
+    if pt.is_timestamp(kind) and kind.tz is not None:  # Without a zone, it has the session's.
         found = _MOMENT.fullmatch(text) if quoted else None
         return found is not None and found["zone"] is not None
     is_plain = pt.is_boolean(kind) or pt.is_date(kind) or pt.is_timestamp(kind) or pt.is_time(kind)
@@ -157,10 +159,11 @@ def _is_one_value(schema: pa.Schema, field: pa.Field, literal: Any) -> bool:
 
 
 def refuse_beyond_rows(name: str, text: str) -> None:
-    """Refuse an expression that takes more than a row to evaluate. One that cannot be read here is
-    Spark's to judge.
+    """Refuse an expression that cannot be evaluated row by row.
 
-    :param name: of the parameter, for the error.
+    An expression that cannot be parsed here is left for Spark to refuse.
+
+    :param name: the parameter, for the error.
     :raises InvalidInputError: it has an aggregate, a window or a subquery.
     """
     try:
@@ -183,7 +186,7 @@ def refuse_beyond_rows(name: str, text: str) -> None:
 
 
 def _tree(text: str) -> Any:
-    """A condition as sqlglot reads it; why not, where it is not to be relied on."""
+    """Parse a condition by sqlglot. Return the reason instead if the result would not be sure."""
     try:
         import sqlglot
         from sqlglot.errors import SqlglotError
@@ -201,7 +204,10 @@ def _tree(text: str) -> Any:
 
 
 class _PredicateReading:
-    """One text over one table's columns. :attr:`unsure` is what was not understood."""
+    """Conversion of one condition over a table's columns to an Arrow expression.
+
+    :attr:`unsure` says which part was not surely understood; ``None``: all parts were.
+    """
 
     def __init__(self, schema: pa.Schema, columns: Collection[str]) -> None:
         self._schema = schema
@@ -209,8 +215,10 @@ class _PredicateReading:
         self.unsure: str | None = None
 
     def where(self, node: Any, wanted: bool) -> pc.Expression | None:
-        """What holds for each row of which a node is true; of which it is false, if not
-        ``wanted``. A node that is null is neither."""
+        """Return an expression that is true for each row for which a node is true.
+
+        If not ``wanted``, for each row for which it is false. A node that is null is neither.
+        """
         from sqlglot import exp
 
         if node.args.get("negate"):
@@ -230,7 +238,7 @@ class _PredicateReading:
         self.unsure = self.unsure or f"{node.sql('spark')[:100]!r} is not surely understood"
 
     def _one(self, node: Any, wanted: bool) -> pc.Expression | None:
-        """The same of what is neither *and*, *or* nor *not*."""
+        """Convert a node that is neither *and*, *or* nor *not*, as :meth:`where` does."""
         from sqlglot import exp
 
         comparisons = {exp.EQ: eq, exp.NEQ: ne, exp.LT: lt, exp.LTE: le, exp.GT: gt, exp.GTE: ge}
@@ -247,7 +255,7 @@ class _PredicateReading:
             return None
         if kind is exp.In and given == {"this", "expressions"}:
             if pt.is_floating(column.type) or pt.is_timestamp(column.type):
-                return None  # Spark may compare all as texts.
+                return None  # Spark may compare all of them as texts.
             sides = [self._compared(node.this, eq, item, wanted) for item in node.expressions]
             return _joined(sides, not wanted)
         if given != {"this", "expression"}:
@@ -281,15 +289,15 @@ class _PredicateReading:
         if compare is ne and low != high:
             return field.is_valid()
         found = compare(field, low if compare in (gt, ge) else high)
-        # For Spark NaN is greater than all else.
+        # In Spark, NaN is greater than all other values.
         is_nan = pt.is_floating(column.type) and compare in (ne, gt, ge)
         return found | field.is_nan() if is_nan else found
 
     def _column(self, node: Any) -> pa.Field | None:
-        """The column that a node is, if its values are compared as they are."""
+        """Return the column that a node names, if Spark compares its values without conversion."""
         from sqlglot import exp
 
-        # Spark resolves `id in (1, 2)` of an id of 64 bits to a cast of it to its own type.
+        # For an id of 64 bits, Spark resolves `id in (1, 2)` to a cast of it to its own type.
         widened = _cast(node, exp.DataType.Type.BIGINT)
         node = node if widened is None else widened
         name = node.this.name if isinstance(node, exp.Column) and len(node.parts) == 1 else None
@@ -303,8 +311,10 @@ class _PredicateReading:
 
 
 def _is_plain(schema: pa.Schema, field: pa.Field) -> bool:
-    """Whether Spark sees a column's values as Arrow does: not as padded or collated strings, nor as
-    a type of somebody's own."""
+    """Return whether Spark compares a column's values as Arrow does.
+
+    It does not for padded or collated strings, nor for user-defined types.
+    """
     from pyspark.sql import types as st
 
     try:
@@ -321,7 +331,10 @@ def _is_plain(schema: pa.Schema, field: pa.Field) -> bool:
 
 
 def _joined(sides: Sequence[pc.Expression | None], all_hold: bool) -> pc.Expression | None:
-    """What holds where all of several do, or where any does."""
+    """Join expressions by *and* if ``all_hold``, else by *or*; ``None`` if the result is unknown.
+
+    An unknown side can be left out of *and*, but not of *or*.
+    """
     known = [side for side in sides if side is not None]
     if not known or (len(known) < len(sides) and not all_hold):
         return None
@@ -329,15 +342,17 @@ def _joined(sides: Sequence[pc.Expression | None], all_hold: bool) -> pc.Express
 
 
 def _text(node: Any) -> str | None:
-    """The text of a literal in quotes."""
+    """Return the text of a literal in quotes; ``None`` for other nodes."""
     from sqlglot import exp
 
     return node.this if isinstance(node, exp.Literal) and node.is_string else None
 
 
 def _bounds(node: Any, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar] | None:
-    """The value of a literal that is compared with a column as it stands, between two bounds;
-    ``None`` where that is not certain."""
+    """Return a lower and an upper bound of a literal's value, as Spark compares it with a column.
+
+    Both are equal if the value is certain. ``None`` if the comparison is not certain.
+    """
     from sqlglot import exp
 
     if pt.is_timestamp(kind):
@@ -384,7 +399,10 @@ def _number(node: Any, kind: pa.DataType) -> int | float | Decimal | None:
 
 
 def _cast(node: Any, *kinds: Any) -> Any:
-    """What is cast to one of some types, as ``date '2013-01-01'`` is; ``None`` for all else."""
+    """Return the operand of a cast to one of some types; ``None`` for other nodes.
+
+    A typed literal such as ``date '2013-01-01'`` is a cast, too.
+    """
     from sqlglot import exp
 
     return node.this if isinstance(node, exp.Cast) and node.to.this in kinds else None
@@ -400,7 +418,7 @@ def _date(text: str | None) -> dt.date | None:
 
 
 def _moments(node: Any, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar] | None:
-    """The times that a literal may be, from the first to the last."""
+    """Return the earliest and the latest time that a literal may mean; ``None``: not certain."""
     from sqlglot import exp
 
     types = exp.DataType.Type

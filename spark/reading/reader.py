@@ -1,12 +1,12 @@
-"""Reading: one state of the table, fixed at planning, as Arrow batches.
+"""Reader of the data source: one state of the table, fixed at planning, as Arrow batches.
 
-The state is a list of files (:meth:`zero_rename.committer.Table.snapshot`). A replace that takes
-one of them away while the scan runs makes it fail with ``SnapshotGoneError``, never come out
-short. Spark tells Python data sources no columns, so all are read unless the option ``columns``
-names some. Partitions are pruned by the options ``partitions`` and ``where`` alone: where
-filters are pushed to Python data sources, Spark 4.3 lets a query that pushes none run with the
-reader of the query before it on the same data frame, pruned by *its* filters (SPARK-58551), so a
-reader cannot tell whose filters it was given.
+The state is a list of files (:meth:`zero_rename.committer.Table.snapshot`). If a replace removes
+one of them while the scan runs, the scan fails with ``SnapshotGoneError``; it never returns fewer
+rows. Spark does not say to Python data sources which columns a query needs, so all are read unless
+the option ``columns`` names some. Only the options ``partitions`` and ``where`` prune partitions,
+not pushed filters: if Spark 4.3 pushes filters to Python data sources, a query that pushes none may
+run with the reader of the query before it on the same data frame, pruned by *its* filters
+(SPARK-58551). So a reader cannot know whose filters it has.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _LOAD = (
 
 @dataclass(frozen=True)
 class KnownTable:
-    """What a reader knows of its table before any file is listed.
+    """A table with the options of a reader, before any file is listed.
 
     :param schema: the table's, all columns.
-    :param spark_schema: the columns to read, as Spark sees them.
+    :param spark_schema: the columns to read, in Spark's types.
     """
 
     options: ReaderOptions
@@ -62,8 +62,8 @@ class KnownTable:
 def known_table(given: Mapping[str, str]) -> KnownTable:
     """Read the options and the table's record.
 
-    :raises InvalidInputError: an option that cannot be right.
-    :raises TableNotFoundError: no table there.
+    :raises InvalidInputError: an invalid option.
+    :raises TableNotFoundError: there is no table.
     """
     check_data_source_versions()
     if {"owner", "provider"} <= given.keys():
@@ -90,9 +90,9 @@ class FileGroup(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """Reads one state of a table.
+    """Reader of one state of a table.
 
-    :param schema: the columns that Spark expects: the table's, or what the user gave to
+    :param schema: the columns that Spark expects: the table's, or those that the user gave to
         ``spark.read.schema(…)``.
     """
 
@@ -107,8 +107,10 @@ class TableReader(DataSourceReader):
         )
 
     def partitions(self) -> list[InputPartition]:
-        """Fix the state that is read. An empty list makes Spark call :meth:`read` once, with a
-        partition of its own."""
+        """Fix the state, and group its files into Spark's partitions.
+
+        For an empty list Spark calls :meth:`read` once, with a partition of its own.
+        """
         known, asked = self._known, self._known.options
         with readable_errors():
             state = plan_on(
@@ -127,10 +129,12 @@ class TableReader(DataSourceReader):
 
 
 def _row_filter(where: str | None, schema: pa.Schema) -> RowFilter | None:
-    """The rows that the option ``where`` selects: a reader decides that by itself, so the text is
-    refused unless it is certain which rows Spark would select by it.
+    """Make the filter for the option ``where``.
 
-    :raises InvalidInputError: it is not.
+    This reader itself applies the filter, so a text is refused unless it is certain which rows
+    Spark would select by it.
+
+    :raises InvalidInputError: it is not certain.
     """
     if where is None:
         return None
@@ -147,7 +151,10 @@ def _row_filter(where: str | None, schema: pa.Schema) -> RowFilter | None:
 
 
 def _checked(known: KnownTable, schema: StructType) -> StructType:
-    """The columns Spark expects, if they are the table's own."""
+    """Return the columns that Spark expects, if they are the table's own.
+
+    :raises TableMismatchError: they are not.
+    """
     own = {field.name: field.dataType for field in known.spark_schema.fields}
     for field in schema.fields:
         if field.name not in own or field.dataType.jsonValue() != own[field.name].jsonValue():

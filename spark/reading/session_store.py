@@ -1,4 +1,4 @@
-"""File system of a session that reaches the store which this package reads a table from."""
+"""Search for a session's file system that reaches a table's store, so that Spark can read it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger("zero_rename.spark.reading.session_store")
-#: A cluster that has a file system of its own for ``s3://`` (EMRFS, Databricks) wants that used.
+#: ``s3://`` first: a cluster with its own file system for it (EMRFS, Databricks) should use that.
 _SCHEMES = ("s3", "s3a")
 _AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
-#: Ports that need not be named.
+#: Default ports, which a URL may leave out.
 _PLAIN = (None, 80, 443)
-#: Seconds for which a session that has read a table is not asked again: credentials expire.
+#: Seconds for which a session that could read a table is not asked again: credentials expire.
 _COUNTS = 30.0
-#: By session: when each table was seen, by its URL, the scheme, and where that leads.
+#: By session: the time at which each table could be read, by its URL, scheme, file system and
+#: endpoints.
 _seen: WeakKeyDictionary[SparkSession, dict[tuple[str, ...], float]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class SessionStore:
-    """What was found.
+    """File system by which a session can read a table, or the reason why it cannot.
 
-    :param scheme: how the session's paths to the table begin, such as ``s3a``; ``None``: it cannot
-        read the table.
-    :param why_not: the reason, for people; empty where it can.
-    :param remedy: what would make it read the table.
+    :param scheme: the scheme of the session's paths to the table, such as ``s3a``; ``None``: it
+        cannot read the table.
+    :param why_not: the reason, for people; empty if it can.
+    :param remedy: what to do so that it can read the table.
     """
 
     scheme: str | None
@@ -60,12 +61,12 @@ _CONNECT = (
 def session_store(
     session: SparkSession, root: TableRoot, endpoint: str, sample: DataFile
 ) -> SessionStore:
-    """Ask the session for the size of one file, through each file system it has for S3.
+    """Find a session's file system for a table: it must know the size of one of the files.
 
-    That is a request, and none where the session has told the size of a file of this table in the
-    last 30 seconds.
+    This takes a request for each file system, and none if the session has read the size of a file
+    of this table in the last 30 seconds.
 
-    :param endpoint: URL of the store as boto3 reaches it. S3A has to be told the same one: an
+    :param endpoint: URL of the store as boto3 reaches it. S3A needs the same one: an
         object of the same name in another store would be another table's.
     :param sample: a file of the table.
     """
@@ -76,7 +77,7 @@ def session_store(
     for scheme in _SCHEMES:
         try:
             reason = _why_not(session, root, endpoint, scheme, sample)
-        except Exception as error:  # Of py4j: a platform may let Python call few of Java's classes.
+        except Exception as error:  # By py4j: a platform may let Python call few Java classes.
             logger.debug("what the session has for %s:// cannot be seen", scheme, exc_info=True)
             reason = _first_line(error)
         if reason is None:
@@ -112,7 +113,7 @@ def _why_not(
 
 
 def endpoint_mismatch(ours: str, told: str | None) -> str | None:
-    """Why a file system of Hadoop's does not ask the store that boto3 asks; ``None`` if it does.
+    """Return why a Hadoop file system does not use the same store as boto3; ``None`` if it does.
 
     :param ours: URL of the store as boto3 reaches it.
     :param told: ``fs.s3a.endpoint``, a URL or a host; ``None`` and empty are AWS.
@@ -127,7 +128,7 @@ def endpoint_mismatch(ours: str, told: str | None) -> str | None:
 
 
 def _place(url: str) -> str:
-    """Host, and port where it has to be named."""
+    """Return a URL's host, with its port unless that is a default one."""
     parts = urlsplit(url if "://" in url else f"//{url}")
     host = parts.hostname or ""
     return host if parts.port in _PLAIN else f"{host}:{parts.port}"

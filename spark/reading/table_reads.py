@@ -1,16 +1,15 @@
-"""Reads of a table by this application, noted for the writes that may come of them.
+"""Record of this application's reads of a table, for the writes that may be computed from them.
 
-Spark opens a write's job after all stages but the last: what its rows were computed from may have
-been read long before, and another job may have committed since. Nothing tells a writer which
-readers feed it, so it goes by all of this application's, the smallest version of each partition.
+Spark opens a write's job after all stages but the last. So the rows may be computed from data that
+was read long before, and another job may have committed since. A writer cannot know which readers
+feed it. So it uses all reads of this application, with the smallest version of each partition.
 
-What was read stays noted until it no longer can be what a new write is made of: until a write
-into the table has ended, by commit or abort, or a state that was to be read was gone, *and* the
-table was loaded anew after it. What
-an overwrite has replaced no longer counts at all: that was the application's own doing.
+A read stays recorded as long as a new write may be computed from it: until a write into the table
+has ended, by commit or abort, or a state could not be read any more, *and* the table was loaded
+again after that. Partitions that this application itself has overwritten no longer count at all.
 
 Loads, plans, openings and commits each run in a Python worker of their own on the driver's host.
-They meet in a small file per application and table in a private folder below the host's folder
+They share a small file per application and table, in a private folder below the host's folder
 for temporary files.
 """
 
@@ -44,20 +43,20 @@ from .predicate import row_filter, selected_partitions
 
 T = TypeVar("T")
 logger = logging.getLogger("zero_rename.spark.reading.table_reads")
-#: Filters kept of one table. Beyond, all partitions count as read.
+#: Most filters that are kept for a table. If there are more, all partitions count as read.
 _MOST_FILTERS = 100
-#: Jobs kept of one table. An older one counts as another application's.
+#: Most jobs that are kept for a table. An older one counts as another application's.
 _MOST_JOBS = 1000
 
 
 @dataclass(frozen=True)
 class Noted:
-    """What an application has read of a table.
+    """Reads of a table by an application.
 
-    :param base: of each partition the smallest version that was read.
-    :param filters: conditions that were read by: partitions that may fit one and have no version
-        were not there.
-    :param ended: a write has ended since the table was loaded last.
+    :param base: the smallest version of each partition that was read.
+    :param filters: the conditions of the reads. A partition that may fit one and has no version
+        did not exist when it was read.
+    :param ended: a write has ended since the table was last loaded.
     :param own: the newest jobs that the application has committed since.
     """
 
@@ -67,9 +66,9 @@ class Noted:
     own: tuple[str, ...] = ()
 
     def read(self, base: ReadBase, partition_filter: str | None) -> Noted:
-        """After a reader has planned on a state.
+        """Return the reads after a reader has planned on a state.
 
-        :param partition_filter: the condition that chose its partitions.
+        :param partition_filter: the condition that selected its partitions.
         """
         versions = dict(self.base.versions)
         for partition in base.versions.keys() | (versions.keys() if base.whole else set()):
@@ -89,11 +88,11 @@ class Noted:
         return replace(self, base=both, filters=() if whole else filters)
 
     def wrote(self, done: Committed | None, replaced: bool, held: str | None = None) -> Noted:
-        """After a write has ended.
+        """Return the reads after a write has ended.
 
-        :param done: what it did; ``None``: nothing, it is aborted, or waits to be published.
-        :param replaced: it replaced what its partitions held, so that it no longer matters what
-            that was. What it appended to is a version further, if nobody else came between.
+        :param done: its commit; ``None``: it is aborted, or waits to be published.
+        :param replaced: it replaced its partitions, so their earlier rows no longer count. If it
+            appended instead, they are one version further, unless another job came between.
         :param held: the job that waits, which is the application's own once it is published.
         """
         versions = dict(self.base.versions)
@@ -107,10 +106,11 @@ class Noted:
         return replace(self, base=replace(self.base, versions=versions), ended=True, own=own)
 
     def base_of(self, opened: OpenedJob) -> ReadBase:
-        """What a write goes by that has just opened."""
+        """Return the read base of a write that has just opened."""
         schema, by = opened.schema, opened.partition_by
         if opened.log is not None:
-            # No head tells which partitions there are: those that a filter let through count, too.
+            # Without heads it is not known which partitions exist, so a filter counts as a read of
+            # all partitions.
             whole = self.base.whole or bool(self.filters)
             return replace(self.base, whole=whole, own=self.own)
         selected = [selected_partitions(text, schema, by) for text in self.filters]
@@ -124,12 +124,12 @@ class Noted:
 
 
 class TableReads:
-    """The note on one table, in a file that one process at a time changes: an application's, or a
-    Spark Connect session's.
+    """File with the reads of one table by an application or by a Spark Connect session.
 
-    Where it cannot be kept, which is logged, writes go by what is there when they open.
+    One process at a time changes it. If it cannot be kept, a warning is logged, and writes are
+    compared with the state when they open.
 
-    :param file: in a folder that exists; ``None``: nothing is noted.
+    :param file: a file in an existing folder; ``None``: nothing is recorded.
     """
 
     def __init__(self, table: str, file: Path | None) -> None:
@@ -139,12 +139,15 @@ class TableReads:
 
     @staticmethod
     def here(table: str) -> TableReads:
-        """Those of the application, and the session of Spark Connect, that this worker is of."""
+        """Return the reads by this worker's application, or by its session of Spark Connect."""
         return TableReads.of(application(), table)
 
     @staticmethod
     def of(name: str | None, table: str) -> TableReads:
-        """Those of an application of this host, by its name; ``None``: nothing is noted."""
+        """Return the reads by an application of this host.
+
+        :param name: the application's name; ``None``: nothing is recorded.
+        """
         if name is None:
             return TableReads(table, None)
         try:
@@ -155,35 +158,34 @@ class TableReads:
         return TableReads(table, folder / _file_name(table))
 
     def noted(self) -> Noted:
-        """What has been read that may be what a write is made of."""
+        """Return the reads of the table that a write may be computed from."""
         return self._change(lambda noted: noted)
 
     def log(self) -> ReadLog:
-        """What this application has read, of whatever table."""
+        """Return this application's reads of all tables."""
         return self._change_log(lambda log: log)
 
     def loaded(self) -> None:
-        """Note that the table is loaded: what earlier writes were made of is over."""
+        """Record that the table is loaded. Reads before a write that has ended no longer count."""
         self._change(lambda noted: self._nothing if noted.ended else noted)
 
     def planned(self, base: ReadBase, partition_filter: str | None) -> None:
-        """Note a state that a reader has planned on. See :meth:`Noted.read`."""
+        """Record a state that a reader has planned on. See :meth:`Noted.read`."""
         self._change(lambda noted: noted.read(base, partition_filter))
 
     def read(self, state: Snapshot) -> None:
-        """Note a state, or the rows of one job, as an input of writes to come, into whatever
-        table."""
+        """Record a state, or the rows of one job, as an input of later writes into any table."""
         self._change_log(lambda log: log.read_state(state))
 
     def wrote(self, done: Committed | None, replaced: bool, held: str | None = None) -> None:
-        """Note that a write has ended. See :meth:`Noted.wrote`."""
+        """Record that a write has ended. See :meth:`Noted.wrote`."""
         self._change_log(ReadLog.ended)
         self._change(
             lambda noted: noted if noted == self._nothing else noted.wrote(done, replaced, held)
         )
 
     def ended(self) -> None:
-        """Note that a reader cannot read its state any more, so that no write comes of it."""
+        """Record that a reader cannot read its state any more, so no write can result from it."""
         self.wrote(None, replaced=False)
 
     def _change(self, change: Callable[[Noted], Noted]) -> Noted:
@@ -201,15 +203,17 @@ def plan_on(
     where: str | None,
     as_of: AsOf | None = None,
 ) -> Snapshot:
-    """Fix the state of the partitions that may hold rows, and note it, unless it is a former one.
-    Its files are those that may hold rows, as far as the table has that on record.
+    """Fix the state of the partitions that may hold fitting rows, and record the read.
+
+    Its files are those that may hold fitting rows, by the table's records. A former state is
+    recorded only as an input.
 
     :param found: the table, as it was when the columns were chosen.
-    :param partitions: those alone, ``day=2013-01-01``; ``None`` for any.
+    :param partitions: the only partitions to read, ``day=2013-01-01``; ``None`` for any.
     :param where: a condition in Spark's SQL, or ``None``.
-    :param as_of: the moment whose state is read; ``None``: now.
+    :param as_of: the time or version whose state is read; ``None``: now.
     :raises InvalidInputError: a partition that the table cannot have.
-    :raises TableMismatchError: the table has another schema by now.
+    :raises TableMismatchError: the table's schema has changed since.
     """
     schema, by = found.schema, found.partition_by
     named = None
@@ -224,9 +228,9 @@ def plan_on(
             table=snapshot.root.url,
             remedy="Load the table anew.",
         )
-    if as_of is None:  # Who reads the past knows that there is a present.
+    if as_of is None:  # A reader of a former state knows that the table may have changed since.
         open_ended = named is None and selected is not None
-        # Of a partition whose files are all left out, rows were read nevertheless: none.
+        # A partition counts as read even if all of its files are left out: the read found no row.
         reads.planned(snapshot.base, where if open_ended else None)
     reads.read(snapshot)
     kept = row_filter(where, schema)
@@ -234,9 +238,9 @@ def plan_on(
 
 
 def _changed(table: str, file: Path | None, nothing: T, change: Callable[[T], T]) -> T:
-    """A note after a change of its file; ``nothing`` where it cannot be kept.
+    """Change the content of a file, and return it; ``nothing`` if the file cannot be kept.
 
-    :param table: that it is changed for.
+    :param table: the table that was read, for the warning.
     """
     if file is None:
         return nothing
@@ -259,15 +263,20 @@ def _changed(table: str, file: Path | None, nothing: T, change: Callable[[T], T]
 
 
 def _file_name(table: str) -> str:
-    """Of this session's note on a table; ``""``: on all that are inputs of its writes."""
+    """Return the name of this session's file for a table.
+
+    :param table: its URL; ``""`` for the file with all inputs of the session's writes.
+    """
     what = f"{connect_session()} {table}"
     return f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
 
 
 def _folder(name: str) -> Path:
-    """An application's private folder. Those of applications that are over are removed.
+    """Return an application's private folder. Make it if needed.
 
-    :raises OSError: it cannot be made, or is somebody else's.
+    If it is made, the folders of applications that have ended are removed.
+
+    :raises OSError: it cannot be made, or belongs to another user.
     """
     every = Path(tempfile.gettempdir(), f"zero-rename-reads-{os.getuid()}")
     every.mkdir(mode=0o700, exist_ok=True)
