@@ -1,4 +1,4 @@
-"""The PySpark data source ``zero_rename``, and starting Spark for it."""
+"""The PySpark data source ``zero_rename``, and functions that start Spark for it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on use: Spark's workers import this package and need none of these."""
+    """Import a public function on first use: Spark's workers import this package without them."""
     from importlib import import_module
 
     if name not in _MODULES:

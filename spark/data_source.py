@@ -1,7 +1,7 @@
-"""The data source ``zero_rename``: what Spark calls, in processes of its own choosing.
+"""The data source ``zero_rename``, which Spark calls in processes that it chooses.
 
-Importing this module imports PySpark and nothing else that may be missing: Spark's discovery
-imports it, and an error there would hide every Python data source of the session.
+Of the libraries that may be missing, this module imports only PySpark. Spark's discovery imports
+the module, and an error there would hide every Python data source of the session.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ FORMAT = "zero_rename"
 
 
 class ZeroRenameDataSource(DataSource):
-    """``format("zero_rename")``.
+    """Data source for ``format("zero_rename")``.
 
-    Each method may run in another process: what one finds out reaches the next only by being
+    Each method may run in another process. A method's results reach the next one only if they are
     pickled with this object.
     """
 
@@ -50,7 +50,7 @@ class ZeroRenameDataSource(DataSource):
             return self._known.spark_schema
 
     def reader(self, schema: StructType) -> TableReader:
-        """A reader that takes no filters from Spark; :mod:`.reading.reader` says why."""
+        """Make a reader. It accepts no filters from Spark; :mod:`.reading.reader` says why."""
         from .reading.reader import TableReader, known_table
         from .worker import readable_errors
 
@@ -58,7 +58,7 @@ class ZeroRenameDataSource(DataSource):
             return TableReader(self._known or known_table(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refuse ``writeStream``: a micro-batch has no job of its own to commit."""
+        """Refuse ``writeStream``: its micro-batches have no job of their own to commit."""
         raise _no_stream(
             "writeStream",
             "Call zero_rename.spark.stream(df, table, checkpoint=…): each micro-batch is a job of "
@@ -66,8 +66,10 @@ class ZeroRenameDataSource(DataSource):
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Refuse ``readStream``, by a reader that raises when it is used: of an error raised
-        here, PySpark 4.3 would show ``UnboundLocalError`` instead."""
+        """Refuse ``readStream``, by a reader that raises an error when it is used.
+
+        For an error raised here, PySpark 4.3 would show ``UnboundLocalError`` instead.
+        """
         return _NoStreamReader()
 
 

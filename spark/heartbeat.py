@@ -1,12 +1,12 @@
 """Heartbeats for open jobs, from the one process that lives as long as the application.
 
-Spark opens a job in a Python worker that ends soon after, so a thread there would fall silent
-during a long shuffle. The user's own process lives on. :func:`zero_rename.spark.register` makes
-a private folder, hands its name to the data source's workers in their environment, and starts a
-thread in the user's process: workers leave a note for each job they open, and the thread rewrites
-the open records of the jobs noted. Planner, commit and the user's process share a host in local,
-client and cluster mode. Where there is no folder (no ``register``), a job counts as dead only
-after its option ``maxDuration``.
+Spark opens a job in a Python worker that ends soon after, so a thread there would stop during a
+long shuffle. The user's own process lives longer. :func:`zero_rename.spark.register` makes
+a private folder, passes its name to the data source's workers in their environment, and starts a
+thread in the user's process. Workers write a note into the folder for each job that they open, and
+the thread renews the open records of these jobs. Planner, commit and the user's process share a
+host in local, client and cluster mode. Without the folder (no ``register``), a job counts as dead
+only after its option ``maxDuration``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ _LOOK_EVERY = 1.0
 
 
 def announce(job: str, table: str, encryption: Encryption | None = None) -> None:
-    """Note an open job, so that heartbeats are sent for it. Does nothing where nobody
-    listens; a job that cannot be noted is logged and falls back to its maximum duration.
+    """Write a note on an open job, so that heartbeats are sent for it.
+
+    Does nothing if there is no folder for notes. If the note cannot be written, a warning is
+    logged, and the job counts as dead after its maximum duration.
 
     :param encryption: of its records; ``None``: the bucket's own.
     """
@@ -51,7 +53,7 @@ def announce(job: str, table: str, encryption: Encryption | None = None) -> None
 
 
 def withdraw(job: str) -> None:
-    """Take a job's note away: it is over."""
+    """Remove the note on a job that is over."""
     folder = os.environ.get(OPEN_JOBS)
     if folder:
         try:
@@ -61,14 +63,14 @@ def withdraw(job: str) -> None:
 
 
 class Heartbeat(threading.Thread):
-    """Sends heartbeats for the jobs noted in a folder, until told to stop.
+    """Thread that sends heartbeats for the jobs with notes in a folder, until :meth:`stop`.
 
-    Never raises: one that could not be sent is logged, and tried again an interval later.
+    It never raises: a failed heartbeat is logged, and tried again after an interval.
 
-    :param folder: where workers leave their notes.
-    :param alive: whether the application still runs.
-    :param send: sends one for a job of a table, whose records have an encryption; ``False`` when
-        the job is over.
+    :param folder: the folder with the workers' notes.
+    :param alive: returns whether the application still runs.
+    :param send: sends a heartbeat; its arguments are the job, the table and the encryption of its
+        records. Returns ``False`` when the job is over.
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class Heartbeat(threading.Thread):
         self._tables: dict[str, Table] = {}
 
     def stop(self) -> None:
-        """End the thread; returns at once."""
+        """Ask the thread to end, without waiting for it."""
         self._stopped.set()
 
     def run(self) -> None:

@@ -1,4 +1,4 @@
-"""Spark's operations of one write, to be cancelled from another thread."""
+"""Spark's operations of one write, which another thread can cancel."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ if TYPE_CHECKING:
 
 
 class Operations:
-    """What is started in its ``with`` block, by the thread that entered it.
+    """Spark operations that the thread of a ``with`` block starts in it.
 
-    A classic session's own tags are known to the thread that added them only, so its context's
-    are used; a session of Spark Connect has no context, and its tags are the server's.
+    They get a tag. In a classic session, a session's tag is known only to the thread that added it,
+    so the context's tags are used. A session of Spark Connect has no context, and its tags are the
+    server's.
 
-    :param name: of the operations, with no comma.
+    :param name: a name for the operations, without a comma.
     """
 
     def __init__(self, session: SparkSession, name: str) -> None:
@@ -36,9 +37,12 @@ class Operations:
 
     @property
     def end_for_sure(self) -> bool:
-        """Whether no task of theirs works on once they are done, or are cancelled and not running
-        any more. Spark Connect does not tell. An attempt whose thread Spark interrupts, as where
-        another one of its task overtook it, is called ended while its Python worker still works."""
+        """True if surely no task still works once the operations are done, or cancelled and ended.
+
+        With Spark Connect this is not known. And if Spark interrupts an attempt's thread, for
+        example because another attempt of the task was faster, it reports the attempt as ended
+        while its Python worker still works.
+        """
         if self._context is None:
             return False
         interrupts = (
@@ -48,12 +52,14 @@ class Operations:
         return "true" not in interrupts
 
     def cancel(self) -> None:
-        """Cancel those that run, from any thread. What they are doing on the driver, such as the
-        commit of a job, goes on."""
+        """Cancel the running operations, from any thread.
+
+        Work on the driver, such as the commit of a job, continues.
+        """
         self._cancel(self._tag)
 
     def running(self) -> bool:
-        """Whether tasks of theirs still run; ``False`` too where Spark Connect does not say."""
+        """Return whether tasks of the operations still run; ``False`` also on Spark Connect."""
         if self._context is None:
             return False
         tracker = self._context._jsc.sc().statusTracker()

@@ -1,4 +1,4 @@
-"""Frame of a plan that no public call of Spark's makes."""
+"""Data frame of a plan that no public call of Spark can make."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
 
 def frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
-    """Make a frame of a classic session of an analysed plan of Java's.
+    """Make a frame of a classic session from an analysed plan of the JVM.
 
-    This is not part of Spark's public API: platforms with a Spark of their own may raise anything.
+    This is not part of Spark's public API, so on platforms with their own Spark it may raise any
+    error.
     """
     from pyspark.sql import DataFrame
 

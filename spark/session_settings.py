@@ -1,4 +1,4 @@
-"""Settings of a session that are on or off, as Spark reads them: in any case."""
+"""Settings of a session that are on or off, read in upper or lower case as Spark does."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ if TYPE_CHECKING:
 def is_on(session: SparkSession, name: str, default: bool = False) -> bool:
     """Return whether a setting is on.
 
-    :param default: what Spark takes where nobody has set it.
+    :param default: Spark's value if it is not set.
     """
     return _is_true(session.conf.get(name, None), default)
 
 
 def is_ansi(session: SparkSession) -> bool:
-    """Return whether a session is in ANSI mode, whose default is another one by version, and by the
-    environment that Spark was started in."""
+    """Return whether a session is in ANSI mode.
+
+    Its default depends on Spark's version, and on the environment that Spark was started in.
+    """
     return _is_true(session.conf.get("spark.sql.ansi.enabled"), False)
 
 

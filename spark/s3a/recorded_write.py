@@ -1,4 +1,4 @@
-"""Writing a table by one of Hadoop's S3A committers, on record and one job at a time."""
+"""Writes of a table by one of Hadoop's S3A committers, each recorded, and one job at a time."""
 
 from __future__ import annotations
 
@@ -52,17 +52,20 @@ logger = logging.getLogger("zero_rename.spark.s3a.recorded_write")
 GIVE_UP = try_record.HEARTBEAT_TIMEOUT - 30.0
 _lock = threading.Lock()
 _numbers: dict[str, int] = {}
-#: What this process has entered, by try and number.
+#: The writes that this process has entered, by try and number.
 _writes: dict[str, dict[int, WriteRecord]] = {}
 
 
 def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None:
-    """Write a frame as :func:`~.save_frame.save` says.
+    """Write a frame for :func:`~.save_frame.save`.
 
-    :raises SettingsRefusedError: the session's settings, or a table of ``zero_rename`` there.
+    In all of these cases nothing was written, unless the message says otherwise.
+
+    :raises SettingsRefusedError: the session's settings are harmful, or there is a table of
+        ``zero_rename``.
     :raises TableMismatchError: the folder belongs to another table format.
-    :raises DestinationExistsError: mode fail-if-exists met files.
-    :raises JobFencedError: a later try of the run has begun. In all cases nothing was written.
+    :raises DestinationExistsError: the mode is fail-if-exists, and there are files.
+    :raises JobFencedError: a later try of the run has begun.
     """
     committer = Committer(target.committer)
     writes = plan(committer, target.mode, target.root, target.partition_by, target.among)
@@ -76,9 +79,9 @@ def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None
 
 
 class _Application:
-    """What the writes of one call have in common.
+    """The application's side of one call: its writes, and the record of its try.
 
-    :param handoff: names the try, where an operator has submitted the application.
+    :param handoff: names the try, if an operator has submitted the application.
     """
 
     def __init__(self, target: WriteTarget, view: SessionView, handoff: Handoff) -> None:
@@ -86,7 +89,7 @@ class _Application:
         self._view = view
         run = handoff.s3a_run or run_uuid()
         named = handoff.table if handoff.s3a_run else None
-        #: Records lie beside the table that the operator looks at.
+        #: The records lie beside the table that the operator reads.
         self._beside = named or target.root
         self._try = TryRecord(
             uuid=run,
@@ -102,7 +105,7 @@ class _Application:
             table.driver.encrypt_by_default(encryption_for(view, table.root.bucket))
 
     def check(self, writes: tuple[PlannedWrite, ...]) -> None:
-        """Everything that may refuse, before the first byte is written."""
+        """Check everything that may be refused, before the first byte is written."""
         target = self._target
         check_destination(self._table, target.committer)
         facts = {
@@ -122,7 +125,7 @@ class _Application:
                 )
 
     def write(self, frame: DataFrame, write: PlannedWrite, part: int, parts: int) -> None:
-        """Carry out one write, on record from before its start until after its end."""
+        """Carry out one write, which is recorded from before its start until after its end."""
         record = self._begin(write, part, parts)
         cancel = Operations(frame.sparkSession, record.uuid).cancel
         fence = Fence(lambda: self._heartbeat(record), cancel)
@@ -135,7 +138,8 @@ class _Application:
                 self._verify(done)
                 emptied = self._empty_the_rest(record)
         except VerificationError:
-            # Committed, and not as it was written: a retry finds it out again, from the record.
+            # It is committed, but files or rows are missing: a retry finds this again, by the
+            # record.
             self._note(done)
             raise
         except Exception as error:
@@ -160,7 +164,7 @@ class _Application:
         logger.info("Written: %s, job %s", write.path, record.uuid)
 
     def end(self) -> None:
-        """Remove a record that nobody asks for any more."""
+        """Remove the try's record if no operator submitted it: then nothing will read it."""
         if not self._try.is_alone:
             return
         _writes.pop(self._try.uuid, None)
@@ -172,8 +176,10 @@ class _Application:
             logger.warning("Records that nobody needs any more were left: %s", left)
 
     def _begin(self, write: PlannedWrite, part: int, parts: int) -> WriteRecord:
-        """Take the next number, say so, and only then see whether a later try has begun: either
-        that try sees this write, or this write sees that try."""
+        """Take the next number and record the write, and then check for a later try of the run.
+
+        In this order, either the later try sees this write, or this write sees the later try.
+        """
         number = _next_number(self._try.uuid)
         record = WriteRecord(
             uuid=write_uuid(self._try.uuid, number),
@@ -195,8 +201,11 @@ class _Application:
         return _writes[self._try.uuid][number]
 
     def _check_alone(self) -> None:
-        """See that no other driver writes as this try, and that it is on record. One that YARN has
-        started again would write once more what the first one wrote, under the same numbers."""
+        """Check that no other driver writes as this try, and open its record if there is none.
+
+        If YARN starts a driver again, the second one would write the same rows again, under the
+        same numbers.
+        """
         known = self._records.run(
             ledger.find(self._beside, self._try.idempotency_key, self._try.uuid)
         )
@@ -214,10 +223,12 @@ class _Application:
             )
 
     def _enter(self, write: WriteRecord) -> TryRecord | None:
-        """Put a write as it is now on record, which is a heartbeat, too, and with it the writes
-        before it: what they said may be lost where the store ignores conditions.
+        """Enter a write's present state into the try's record, which is a heartbeat, too.
 
-        :returns: the try's record as it is now; ``None`` where it was removed.
+        The earlier writes are entered again with it: if the store ignores conditions, their entries
+        may have been lost.
+
+        :returns: the try's record as it is now; ``None`` if it was removed.
         """
         mine = _writes[self._try.uuid]
 
@@ -229,13 +240,13 @@ class _Application:
                 found = found.with_write(one)
             return replace(found, beat_at=now)
 
-        with _lock:  # Threads of one driver would take each other's turn over and over.
+        with _lock:  # Otherwise threads of one driver would overtake each other again and again.
             return self._records.run(ledger.change(self._beside, self._try, entered))
 
     def _enter_end(self, done: WriteRecord) -> None:
         """Enter a write that Spark has committed.
 
-        :raises UnfinishedCommitError: the store took no record of it; the rows are there.
+        :raises UnfinishedCommitError: it could not be recorded; the rows are visible.
         """
         try:
             self._enter(done)
@@ -253,9 +264,9 @@ class _Application:
             **self._target.options,
             **write.options,
             UUID_KEY: record.uuid,
-            # It outlives the marker, whose place the next job's takes.
+            # The report stays when the next job replaces the marker.
             REPORT_KEY: ledger.report_dir(self._beside, record),
-            # By it files are known for a staging committer's, and partitions that got no row.
+            # The UUIDs in names show which files are the job's, and which partitions got no row.
             UNIQUE_KEY: "true",
         }
         writer = frame.write.format("parquet").mode(SAVE_MODES[write.save_mode]).options(**options)
@@ -265,15 +276,15 @@ class _Application:
             writer.save(write.path)
 
     def _verify(self, record: WriteRecord) -> None:
-        """See that the files of the job are there, with the rows that Spark wrote.
+        """Verify that the files of the job are there, with the rows that Spark wrote.
 
-        :raises VerificationError: they do not hold them, or are not all there.
+        :raises VerificationError: files or rows are missing.
         """
         try:
             if self._table.run(is_proved(self._beside, record)):
                 verified(self._table, self._beside, record)
             else:
-                # Spark says that it committed; another job's marker may stand for this one's.
+                # Spark says that it committed; another job's marker may have replaced this one's.
                 logger.warning("No report of job %s is to be seen: not compared", record.uuid)
         except VerificationError:
             raise
@@ -281,7 +292,7 @@ class _Application:
             logger.warning("The rows of job %s could not be compared: %s", record.uuid, error)
 
     def _heartbeat(self, record: WriteRecord) -> str:
-        """Why this try may not write any more: a sentence, or nothing."""
+        """Send a heartbeat. Return why this try must not write any more, a sentence, or ``""``."""
         there = self._enter(record)
         if there is None:
             return "The record of this try was removed, as that of a dead one"
@@ -295,10 +306,11 @@ class _Application:
         return JobFencedError(f"{why}.", table=table, job=record.uuid, remedy=remedy)
 
     def _empty_the_rest(self, record: WriteRecord) -> tuple[str, ...]:
-        """Empty the partitions named that no row arrived for, which the partitioned committer
-        leaves as they were. Not atomic with the job: it comes right after it.
+        """Empty the named partitions that got no row, which the partitioned committer leaves.
 
-        :raises UnfinishedCommitError: one could not be emptied; the rows are there.
+        This is not atomic with the job: it comes directly after it.
+
+        :raises UnfinishedCommitError: one could not be emptied; the job's rows are visible.
         """
         target = self._target
         if target.committer != Committer.PARTITIONED or target.mode is not Mode.REPLACE:
@@ -333,7 +345,7 @@ class _Application:
         )
 
     def _note(self, record: WriteRecord) -> None:
-        """Put a write on record where that must not hide what else happens."""
+        """Record a write; a failure is only logged, so that it hides no other error."""
         try:
             self._enter(record)
         except ZeroRenameError as error:
@@ -341,16 +353,16 @@ class _Application:
 
 
 class Fence:
-    """One write's heartbeats, and its end where they came too late.
+    """Heartbeats of one write, which end it if they come too late.
 
-    Nothing in an S3A committer refuses the commit of a job that others hold for dead. So the
-    application looks itself, with each heartbeat, for a later try of its run; and it ends its
-    write when it cannot send one in time. A commit that has begun Spark cannot cancel.
+    An S3A committer does not refuse the commit of a job that others have declared dead. So the
+    application itself checks, with each heartbeat, for a later try of its run. And it ends its
+    write if it cannot send a heartbeat in time. Spark cannot cancel a commit that has begun.
 
-    :param beat: sends a heartbeat; says why the try may not write any more, a sentence, ``""``
-        where it may.
-    :param cancel: cancels the write's Spark jobs. Called again with each heartbeat after that,
-        since a write may be between two jobs.
+    :param beat: sends a heartbeat, and returns why the try must not write any more, a sentence, or
+        ``""``.
+    :param cancel: cancels the write's Spark jobs. Called again with each later heartbeat, since a
+        write may be between two jobs.
     :param clock: seconds, by a clock that does not jump.
     """
 
@@ -370,7 +382,7 @@ class Fence:
     def heartbeat(self) -> None:
         """Send a heartbeat, or end the write.
 
-        :raises ZeroRenameError: it could not be sent; the next may be.
+        :raises ZeroRenameError: it could not be sent; the next one may succeed.
         """
         if not self.reason:
             self.reason = self._why_not()
@@ -401,5 +413,5 @@ def _next_number(run: str) -> int:
 
 
 def _lost_spark(error: Exception) -> bool:
-    """Whether Spark went away rather than say that the job failed."""
+    """Return whether the connection to Spark was lost, so that the job's result is not known."""
     return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"

@@ -1,14 +1,14 @@
-"""The settings a session will really write with, and the checks on them before the first write.
+"""The settings by which a session will really write, and their checks before the first write.
 
-What was checked before the submission may have changed since: the application sets options on
-its session, Spark chooses a committer by itself (SPARK-47618), a cluster has a ``core-site.xml``
-of its own. In the job all of it can be seen: Spark's configuration, Hadoop's, and which classes
-there are.
+Settings that were checked before the submission may have changed since: the application sets
+options on its session, Spark chooses a committer by itself (SPARK-47618), a cluster has its own
+``core-site.xml``. The job can see all of it: Spark's configuration, Hadoop's, and the classes that
+can be loaded.
 
-Records, listings and verification have to meet the objects that the committer writes. So what
-Hadoop's configuration says of the store counts before what boto3 finds in the environment, for one
-bucket before all of them, read as ``DefaultS3ClientFactory`` and ``CredentialProviderListFactory``
-(hadoop-aws 3.5.0) read it. Keys go from there into the client, and nowhere else.
+Records, listings and verification must use the same store as the committer. So Hadoop's settings of
+the store win over those that boto3 finds in the environment, and settings of one bucket over
+general ones. They are read as ``DefaultS3ClientFactory`` and ``CredentialProviderListFactory``
+(hadoop-aws 3.5.0) read them. Keys from there go only into the client.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("zero_rename.spark.s3a.session")
 _HADOOP = "spark.hadoop."
-#: Values of ``fs.s3a.encryption.algorithm`` (``S3AEncryptionMethods``) that stores carry out.
+#: Values of ``fs.s3a.encryption.algorithm`` (``S3AEncryptionMethods``) for encryption by the store.
 _ENCRYPTIONS = {
     "AES256": Algorithm.SSE_S3,
     "SSE-KMS": Algorithm.SSE_KMS,
@@ -44,10 +44,10 @@ _SDK_CLASSES = ("software.amazon.awssdk.services.s3.S3Client", "com.amazonaws.se
 
 
 class SessionView:
-    """What can be seen of a session.
+    """View of a session's settings and classes.
 
-    :param session: classic or of Spark Connect; of the latter only Spark's own settings can be
-        seen, and that is logged.
+    :param session: a classic one or one of Spark Connect. Of the latter only Spark's own settings
+        can be seen, and a warning says so.
     """
 
     def __init__(self, session: SparkSession) -> None:
@@ -60,19 +60,23 @@ class SessionView:
             )
 
     def hadoop(self, key: str) -> str | None:
-        """An option of Hadoop's, as a write of this session would find it."""
+        """Return an option of Hadoop, as a write of this session would read it."""
         own = self._session.conf.get(key, None)
         return own if own is not None or self._hadoop is None else self._hadoop.get(key)
 
     def for_bucket(self, bucket: str, key: str) -> str | None:
-        """An option of S3A's as the file system of a bucket finds it: one of the bucket's own
-        wins (``S3AUtils.propagateBucketOptions``)."""
+        """Return an option of S3A, as the file system of a bucket reads it.
+
+        The bucket's own option wins (``S3AUtils.propagateBucketOptions``).
+        """
         own = self.hadoop(_of_bucket(bucket, key))
         return self.hadoop(key) if own is None else own
 
     def secret(self, bucket: str, key: str) -> str | None:
-        """A password or key as S3A finds it, also in one of Hadoop's credential providers: for a
-        client, and not to be shown."""
+        """Return a password or key as S3A reads it, also from Hadoop's credential providers.
+
+        It is only for a client, and must not be shown.
+        """
         for name in (_of_bucket(bucket, key), key):
             found = self._session.conf.get(name, None)
             if found is None and self._hadoop is not None:
@@ -85,15 +89,16 @@ class SessionView:
     def settings(
         self, options: Mapping[str, str], bucket: str | None = None
     ) -> Mapping[str, layers.Setting]:
-        """All settings in force for a write, Spark's and Hadoop's; of Hadoop's those that the
-        checks read, by their bare names, and no credentials.
+        """Return all settings in force for a write, Spark's and Hadoop's.
 
-        :param options: of the write; they win.
-        :param bucket: it writes to.
+        Of Hadoop's, only those that the checks read, by their bare names, and no credentials.
+
+        :param options: options of the write, which win.
+        :param bucket: the bucket that it writes to.
         """
         found: dict[str, str | None] = {}
         if self._hadoop is not None:
-            # The spark.hadoop.… settings were taken into Hadoop's when the context was made, and
+            # The spark.hadoop.… settings were copied into Hadoop's when the context was made, and
             # may have been changed there since.
             found |= dict(self._session.sparkContext.getConf().getAll())
         found |= {str(key): str(value) for key, value in self._session.conf.getAll.items()}
@@ -106,24 +111,27 @@ class SessionView:
         return layers.effective([(layers.SESSION, said)], bucket)
 
     def has_class(self, name: str) -> bool | None:
-        """Whether Spark can load a class; ``None`` where that cannot be seen."""
+        """Return whether Spark can load a class; ``None`` if that cannot be seen."""
         if self._hadoop is None:
             return None
         jvm: Any = self._session.sparkContext._jvm
         return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(name))
 
     def missing_classes(self) -> tuple[str, ...]:
-        """Those that a committer needs and Spark cannot load, as far as that can be seen."""
+        """Return the classes that a committer needs and Spark cannot load.
+
+        Empty if the classes cannot be seen.
+        """
         needed = (_S3A_CLASS, PATH_PROTOCOL, BINDING_PARQUET)
         missing = [name for name in needed if self.has_class(name) is False]
-        # Which of the two S3A wants depends on its release (HADOOP-18073: version 2 since 3.4).
+        # S3A needs one of the two, by its release (HADOOP-18073: version 2 since 3.4).
         if not missing and all(self.has_class(name) is False for name in _SDK_CLASSES):
             missing = [" or ".join(_SDK_CLASSES)]
         return tuple(missing)
 
     @property
     def hadoop_version(self) -> str:
-        """The version of Spark's Hadoop; ``""`` where that cannot be seen."""
+        """The version of Spark's Hadoop; ``""`` if that cannot be seen."""
         if self._hadoop is None:
             return ""
         jvm: Any = self._session.sparkContext._jvm
@@ -141,15 +149,15 @@ def check_session(
     options: Mapping[str, str],
     bucket: str | None = None,
 ) -> None:
-    """Look at a session before a write. Logs the warnings.
+    """Check the settings of a session before a write, and log the warnings.
 
-    :param facts: members of :class:`JobFacts` besides the settings.
+    :param facts: fields of :class:`JobFacts` besides those that are read from the session.
     :param options: the write's.
-    :raises SettingsRefusedError: it would lose or double rows; nothing was written.
+    :raises SettingsRefusedError: the write would lose or double rows; nothing was written.
     """
     seen = JobFacts(
         settings=view.settings(options, bucket),
-        # The driver's machine; of executors elsewhere nothing is known here.
+        # On the driver's machine. Executors elsewhere cannot be seen from here.
         missing_classes=view.missing_classes(),
         hadoop=view.hadoop_version,
         is_cluster=view.is_cluster,
@@ -163,14 +171,14 @@ def _of_bucket(bucket: str, key: str) -> str:
 
 
 def _hadoop_configuration(session: SparkSession) -> Any:
-    """Hadoop's configuration of the session's context; ``None`` for Spark Connect."""
+    """Return Hadoop's configuration of the session's context; ``None`` for Spark Connect."""
     if getattr(session, "_jsparkSession", None) is None:
         return None
     context: Any = session.sparkContext
     return context._jsc.hadoopConfiguration()
 
 
-#: ``fs.s3a.aws.credentials.provider`` of ``core-default.xml``, the part that matters here.
+#: ``fs.s3a.aws.credentials.provider`` of ``core-default.xml``, without providers that boto3 has.
 _DEFAULT_PROVIDERS = (
     "TemporaryAWSCredentialsProvider,SimpleAWSCredentialsProvider,"
     "EnvironmentVariableCredentialsProvider"
@@ -182,9 +190,11 @@ _OF_THE_SDK = ("", "sdk")
 
 
 def client_of(settings: SessionView, bucket: str) -> Any:
-    """A client for a bucket; ``None``, for boto3's own chain, where Hadoop says nothing of it.
+    """Make a client for a bucket by Hadoop's settings.
 
-    :raises StoreRefusedError: the settings cannot be right.
+    ``None`` if Hadoop has no setting for it, so that boto3's own chain counts.
+
+    :raises StoreRefusedError: the settings are invalid.
     """
     region = settings.for_bucket(bucket, "fs.s3a.endpoint.region")
     region = None if region is None or region.strip().lower() in _OF_THE_SDK else region.strip()
@@ -200,7 +210,7 @@ def client_of(settings: SessionView, bucket: str) -> Any:
 
 
 def _endpoint(settings: SessionView, bucket: str) -> str | None:
-    """The endpoint's URL. Without a scheme it is one of TLS unless that is switched off."""
+    """Return the endpoint's URL. Without a scheme it uses TLS, unless that is switched off."""
     said = (settings.for_bucket(bucket, "fs.s3a.endpoint") or "").strip()
     if not said or "://" in said:
         return said or None
@@ -209,8 +219,10 @@ def _endpoint(settings: SessionView, bucket: str) -> str | None:
 
 
 def _keys(settings: SessionView, bucket: str) -> Keys | None:
-    """The keys that S3A signs with, by the first of its providers that has some; ``None`` where
-    that is one that boto3 has as well."""
+    """Return the keys that S3A signs with, from the first of its providers that has some.
+
+    ``None`` if that provider is one that boto3 has as well.
+    """
     listed = settings.for_bucket(bucket, "fs.s3a.aws.credentials.provider") or _DEFAULT_PROVIDERS
     access = settings.secret(bucket, "fs.s3a.access.key")
     secret = settings.secret(bucket, "fs.s3a.secret.key")
@@ -231,7 +243,7 @@ def _keys(settings: SessionView, bucket: str) -> Keys | None:
 
 
 def encryption_for(settings: SessionView, bucket: str) -> Encryption | None:
-    """The encryption that S3A asks of the store; ``None``: none, or one by keys of its own."""
+    """Return the encryption that S3A requests; ``None``: none, or encryption by S3A's own keys."""
     said = (settings.for_bucket(bucket, "fs.s3a.encryption.algorithm") or "").strip()
     algorithm = _ENCRYPTIONS.get(said)
     if algorithm is None:
@@ -241,6 +253,6 @@ def encryption_for(settings: SessionView, bucket: str) -> Encryption | None:
 
 
 def _is_true(value: str | None, default: bool) -> bool:
-    """As ``Configuration.getBoolean`` reads it."""
+    """Read a setting as ``Configuration.getBoolean`` does."""
     word = (value or "").strip().lower()
     return word == "true" if word in ("true", "false") else default

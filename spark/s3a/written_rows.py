@@ -1,5 +1,4 @@
-"""Rows of one write by Hadoop's S3A committers: which they are, whether Spark can tell their
-partitions apart, and how many it writes."""
+"""Rows of one write by Hadoop's S3A committers: their selection, their check and their count."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 logger = logging.getLogger("zero_rename.spark.s3a.written_rows")
-#: Seconds to wait for Spark's listeners to say the number, after the write has returned.
+#: Seconds to wait for the number from Spark's listeners, after the write has returned.
 _PATIENCE = 60.0
 _ZONE = "spark.sql.session.timeZone"
 _UTC = re.compile(
@@ -30,8 +29,11 @@ _UTC = re.compile(
 
 
 def rows_of(frame: DataFrame, target: WriteTarget, write: PlannedWrite) -> DataFrame:
-    """The rows of one write. Rows of partitions that the load is not about fail the job, as they
-    do natively, before anything of it is visible."""
+    """Select the rows of one write.
+
+    Rows of partitions that the load does not name fail the job before any of its rows are visible,
+    as they do with the native committer.
+    """
     from pyspark.sql import functions as F
 
     if not target.among:
@@ -46,7 +48,10 @@ def rows_of(frame: DataFrame, target: WriteTarget, write: PlannedWrite) -> DataF
 
 
 def _is_in(partition: str) -> Column:
-    """Whether a row lies in a partition: by the text that Spark writes as the folder's name."""
+    """Make the condition that a row lies in a partition.
+
+    Values are compared by the text that Spark writes as the folder's name.
+    """
     from pyspark.sql import functions as F
 
     found = F.lit(True)
@@ -60,13 +65,14 @@ def _is_in(partition: str) -> Column:
 
 
 def check_timestamps(frame: DataFrame, partition_by: Sequence[str], table: str) -> None:
-    """Refuse timestamps as partition columns where the session's zone is not UTC.
+    """Refuse timestamps as partition columns if the session's zone is not UTC.
 
-    Spark names a folder by the local time. The hour that a clock change repeats has one name for
-    two instants; the files of a task in both have one key, so those of the first hour are
-    replaced by the second's. Readers elsewhere take the text for UTC, as natively it is.
+    Spark names a folder by the local time. When a clock change repeats an hour, two instants have
+    the same name. The files of one task for both have the same key, so those of the second hour
+    replace those of the first. Other readers take the text for UTC, which it is with the native
+    committer.
 
-    :raises SettingsRefusedError: nothing was written.
+    :raises SettingsRefusedError: there is such a column; nothing was written.
     """
     from pyspark.sql.types import TimestampType
 
@@ -89,9 +95,9 @@ def check_timestamps(frame: DataFrame, partition_by: Sequence[str], table: str) 
 
 
 class RowCount:
-    """Counts one write: of each task, the attempt that counts for Spark.
+    """Counter of the rows of one write: of each task, only the attempt that counts for Spark.
 
-    :param name: of the write, used once.
+    :param name: a name for the write that is used only once.
     """
 
     def __init__(self, name: str) -> None:
@@ -101,14 +107,14 @@ class RowCount:
         self._rows: int | None = None
 
     def of(self, frame: DataFrame) -> DataFrame:
-        """The frame, whose next action is counted."""
+        """Return the frame such that its next action is counted."""
         from pyspark.sql import functions as F
 
         return frame.observe(self._observation, F.count(F.lit(1)).alias("rows"))
 
     def rows(self) -> int | None:
-        """The number, once the write has returned; ``None`` where Spark does not say it."""
-        # Spark waits for it without an end.
+        """Return the number, once the write has returned; ``None`` if Spark does not give it."""
+        # In another thread, since Spark's own call waits without a timeout.
         asks = threading.Thread(target=self._ask, name="zero-rename-rows", daemon=True)
         asks.start()
         asks.join(_PATIENCE)
@@ -119,5 +125,5 @@ class RowCount:
     def _ask(self) -> None:
         try:
             self._rows = self._observation.get.get("rows")
-        except Exception:  # Of the JVM, and about a number: what was written stays written.
+        except Exception:  # By the JVM. Only the number is lost: the rows stay written.
             logger.warning("Spark could not count the rows that it wrote", exc_info=True)

@@ -1,1 +1,1 @@
-"""Writing of data frames: the tasks of ``save()``, and what it shares with the data source."""
+"""Writes of data frames: the tasks of ``save()``, and the code that the data source shares."""

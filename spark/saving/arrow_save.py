@@ -1,8 +1,8 @@
-"""Save of a data frame by ``mapInArrow``: the job opened, carried out and committed by the driver.
+"""Save of a data frame by ``mapInArrow``: the driver opens and commits the job.
 
 The driver is the user's own process: on Spark Connect the client, elsewhere the one beside
-Spark's JVM. The tasks' Python workers write the rows and report what they left; the driver makes
-it visible.
+Spark's JVM. The tasks' Python workers write the rows and report their pending files; the driver
+makes these visible.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ def save_by_arrow(
 ) -> Committed | UnpublishedJob:
     """Write a frame as one job.
 
-    :param target: what is asked for; ``handoff``: what completes its options.
+    :param target: the table and the policies of the call.
+    :param handoff: the submitter's values, which complete its options.
     :raises RefusedError: nothing of the job is visible.
-    :raises OutcomeUnknownError: it may be committed.
-    :raises UnfinishedCommitError: it is, and recovery finishes it.
+    :raises OutcomeUnknownError: the job may be committed.
+    :raises UnfinishedCommitError: the job is committed, and recovery finishes it.
     """
     options = writer_options(target.options, handoff, target.named_options)
     check_versions()
@@ -81,8 +82,7 @@ def save_by_arrow(
 
 
 def limited_by(session: SparkSession, options: WriterOptions) -> WriterOptions:
-    """Return the options of a write with the session's limit of rows a file, where they name
-    none."""
+    """Add the session's limit of rows a file to the options of a write that have no limit."""
     if options.rows_per_file is not None:
         return options
     limit = int(session.conf.get(_ROWS_PER_FILE, None) or 0)
@@ -92,7 +92,7 @@ def limited_by(session: SparkSession, options: WriterOptions) -> WriterOptions:
 def delta_options(
     options: WriterOptions, given: Mapping[str, str], handoff: Handoff
 ) -> WriterOptions:
-    """The options of a write into a Delta table, which has no markers unless somebody asks."""
+    """Return the options of a write into a Delta table, which has no markers unless asked for."""
     asked = is_given(given, "success_markers") or handoff.success_markers is not None
     return options if asked else replace(options, success_markers=SuccessMarkers.NONE)
 
@@ -108,10 +108,10 @@ def carry_out(
 ) -> Committed | UnpublishedJob:
     """Open a job, let Spark's tasks write a frame's rows, and commit.
 
-    :param expected: how many rows the frame has, where that is known.
-    :param inputs: what the rows are computed from; ``None``: all that was read.
+    :param expected: the number of the frame's rows, if that is known.
+    :param inputs: the states that the rows are computed from; ``None``: all that were read.
     :param waits: how long to wait for other runs before the job opens; ``None``: not at all.
-    :raises TaskResultsError: the tasks have written another number of them.
+    :raises TaskResultsError: the tasks have written another number of rows than expected.
     """
     progress = CommitProgress(planned.table.root.url)
     job = planned.table.tasks_job(planned.spec, progress, waits)
@@ -125,7 +125,7 @@ def carry_out(
             planned.refuse_second_use(opened)
             if not job.repeats:
                 _write(planned_frame, job, options, expected)
-                # A frame that is planned late, by its tasks, counts as of its plan.
+                # After the tasks: a frame that is planned late reads its state only then.
                 job.made_of(all_read(reads) if inputs is None else inputs)
             else:
                 log_skipped(opened, planned.spec.idempotency_key)
@@ -147,7 +147,7 @@ def carry_out(
 
 
 def all_read(reads: TableReads) -> Inputs:
-    """What this process and its application have read of tables."""
+    """Return all states of tables that this process and its application have read."""
     return noted().beside(reads.log()).inputs
 
 

@@ -1,4 +1,4 @@
-"""Log of a commit: how far it is, and what it has done."""
+"""Log of a commit: its progress and its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVERY = 5.0
 
 
 class CommitProgress:
-    """Logs how far a commit is, every few seconds."""
+    """Logger of a commit's progress, every few seconds."""
 
     def __init__(self, table: str) -> None:
         self._table = table
@@ -34,7 +34,7 @@ class CommitProgress:
 
 
 def log_skipped(opened: OpenedJob, idempotency_key: str | None) -> None:
-    """Say that nothing is written, since an earlier job has done it."""
+    """Log that nothing is written, since an earlier job has done it."""
     done = opened.repeated or opened.unpublished
     assert done is not None
     logger.warning(
@@ -46,7 +46,7 @@ def log_skipped(opened: OpenedJob, idempotency_key: str | None) -> None:
 
 
 def log_unpublished(job: UnpublishedJob) -> None:
-    """Say what waits to be published."""
+    """Log the rows and files of a job that waits to be published."""
     logger.info(
         "%s: job %s waits to be published, %d rows, %d bytes, %d files in %d partitions",
         job.table,
@@ -59,7 +59,7 @@ def log_unpublished(job: UnpublishedJob) -> None:
 
 
 def log_commit(done: Committed) -> None:
-    """Say what a commit has done."""
+    """Log the rows and files of a commit, and what needs attention."""
     if done.repeated:
         logger.info("%s: job %s had committed this run's rows before", done.table, done.job)
         return

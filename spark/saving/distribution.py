@@ -1,7 +1,7 @@
-"""Distribution of a frame's rows over the tasks that write them, for few files a partition.
+"""Distribution of a frame's rows over the tasks that write them, for few files in each partition.
 
-A task writes files of its own into each partition that it has rows of: tasks times partitions.
-Spark's ``REBALANCE`` brings the rows of a partition together before.
+Each task writes its own files into each partition that it has rows of, so the number of files is
+that of tasks times partitions. Spark's ``REBALANCE`` brings the rows of a partition together first.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ _DIRECTION = re.compile(r" (ASC|DESC) NULLS ")
 def distributed(
     frame: DataFrame, columns: Sequence[str], size: int | None, table: str
 ) -> DataFrame:
-    """A frame's rows, those of a partition together: in one task, or in several where they are
-    more than ``size``. A frame that is sorted stays as it is, which the log says.
+    """Bring the rows of each partition together: into one task, or several if they are too many.
 
-    :param columns: the partition columns; none: tasks are only made fewer and even.
-    :param size: bytes as Spark shuffles them; ``None``, and on Spark Connect, what the session has
-        (``spark.sql.adaptive.advisoryPartitionSizeInBytes``).
+    A frame that is sorted stays as it is, with a warning.
+
+    :param columns: the partition columns; empty: the rows are only spread evenly over fewer tasks.
+    :param size: most bytes for a task, as Spark shuffles them. ``None``: the session's value
+        (``spark.sql.adaptive.advisoryPartitionSizeInBytes``), which always counts on Spark Connect.
     :param table: for the log.
     """
     if has_own_order(_analyzed(frame)):
@@ -58,7 +59,9 @@ def distributed(
 
 
 def has_own_order(plan: str) -> bool:
-    """Whether rows come sorted, or by ranges, and not merely because Spark happens to do so.
+    """Return whether the user has sorted a frame, or partitioned it by ranges.
+
+    An order that Spark makes by chance does not count.
 
     :param plan: an analysed plan as Spark writes it, its root first.
     """
@@ -73,7 +76,7 @@ def has_own_order(plan: str) -> bool:
 
 
 def _analyzed(frame: Any) -> str:
-    """The analysed plan's text."""
+    """Return the text of a frame's analysed plan."""
     if hasattr(frame, "_jdf"):
         return frame._jdf.queryExecution().analyzed().toString()
     _, _, said = frame._explain_string(extended=True).partition("== Analyzed Logical Plan ==\n")
@@ -81,14 +84,17 @@ def _analyzed(frame: Any) -> str:
 
 
 def _sized(frame: Any, size: int) -> DataFrame:
-    """A rebalanced frame whose tasks get about so many bytes. Only the plan can say that, not the
-    hint; the session's setting would change the user's own shuffles too."""
+    """Set the size in bytes for the tasks of a rebalanced frame.
+
+    Only the plan can have the size, not the hint. The session's setting would also change the
+    user's own shuffles.
+    """
     if not hasattr(frame, "_jdf"):
         return frame
     session: Any = frame.sparkSession
     jvm = session._jvm
     try:
-        # py4j makes a java.lang.Integer of a small number, where Spark expects a Long.
+        # py4j converts a small number to a java.lang.Integer, but Spark expects a Long.
         long = jvm.java.util.stream.LongStream.of(size).boxed()
         longs = long.collect(jvm.java.util.stream.Collectors.toList())
         plan = frame._jdf.queryExecution().analyzed()
@@ -100,6 +106,6 @@ def _sized(frame: Any, size: int) -> DataFrame:
         )
         return frame_of_plan(session, sized)
     except Exception as error:
-        # None of Spark's public API: platforms with a Spark of their own may have another.
+        # This is not Spark's public API: platforms with their own Spark may have another.
         logger.info("files are sized by the session's own setting: %s", error)
         return frame

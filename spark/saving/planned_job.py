@@ -1,4 +1,4 @@
-"""Plan of a job that writes a data frame: its options, columns, partitions, and what was read."""
+"""Plan of a job that writes a data frame: its options, columns, partitions and read base."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LOAD_ANEW = (
 class PlannedJob:
     """A job that is not open yet.
 
-    :param spec: what it will do.
+    :param spec: its properties.
     :param own_key: its idempotency key was given to the write, not to the whole application.
     """
 
@@ -50,10 +50,10 @@ class PlannedJob:
     own_key: bool
 
     def base(self, opened: OpenedJob, reads: TableReads) -> ReadBase | None:
-        """What its rows were computed from, where that is what this application has read.
+        """Return the read base of the job by this application's reads; ``None``: it has none.
 
-        That of a write that replaces what may be what it was made of. An append leaves that where
-        it is.
+        Only a replace has one, since it may replace the rows that it was computed from. An append
+        leaves these as they are.
         """
         spec = opened.spec
         by_reads = (
@@ -70,7 +70,7 @@ class PlannedJob:
         The operator's key reaches every write of a script. Two writes into one table would share
         it, and the second would be skipped, or would replace the first.
 
-        :raises InvalidInputError: that is what it is; the job stays open.
+        :raises InvalidInputError: this is such a second write; the job stays open.
         """
         earlier = opened.repeated.job if opened.repeated is not None else opened.repeat_of
         own = opened.spec.owner.application
@@ -99,12 +99,12 @@ def planned_job(
     application: str | None,
     any_case: bool = True,
 ) -> PlannedJob:
-    """Check everything that can be checked before a job opens.
+    """Plan a job, and check everything that can be checked before it opens.
 
-    :param own_key: the idempotency key among them was given to this very write.
-    :param application: what tells this Spark application from others.
-    :param any_case: columns are the table's whatever their case, as for Spark by default.
-    :raises InvalidInputError: nothing was written.
+    :param own_key: the idempotency key of the options was given to this write itself.
+    :param application: a unique name of this Spark application.
+    :param any_case: column names are compared without regard to case, as by Spark's default.
+    :raises InvalidInputError: invalid options or columns; nothing was written.
     """
     if options.data_root is not None and not isinstance(table, DeltaTable):
         raise InvalidInputError(
@@ -136,14 +136,14 @@ def planned_job(
 
 
 def in_any_case(session: SparkSession) -> bool:
-    """Whether columns are the table's whatever their case."""
+    """Return whether a session compares column names without regard to case."""
     return not is_on(session, "spark.sql.caseSensitive")
 
 
 def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> None:
-    """Say of a conflict what to do where it is over a partition that this application has read.
+    """Set the remedy of a conflict over a partition that this application has read.
 
-    :param base: what it has read.
+    :param base: the read base of the write.
     """
     partition = opened.root.partition_of_head_key(error.key or "")
     # A log's error has no key of a head, and names the partitions.
@@ -158,7 +158,7 @@ def _named(
     stored: pa.Schema,
     paths: tuple[str, ...] | None,
 ) -> tuple[str, ...] | None:
-    """Partitions in their canonical spelling."""
+    """Convert names of partitions to their canonical spelling."""
     if not paths:
         return paths
     columns = options.partition_by
@@ -169,9 +169,9 @@ def _named(
 
 
 def _with_partition_columns(stored: pa.Schema, by: Sequence[str]) -> pa.Schema:
-    """A frame's columns, those that the table is partitioned by in its spelling.
+    """Return a frame's columns, with the partition columns in the table's spelling.
 
-    :raises InvalidInputError: the frame lacks one.
+    :raises InvalidInputError: the frame lacks a partition column.
     """
     stored = renamed(stored, [find_column(name, by) or name for name in stored.names])
     for column in by:
@@ -187,9 +187,9 @@ def _with_partition_columns(stored: pa.Schema, by: Sequence[str]) -> pa.Schema:
 def _replaced(
     table: Table | DeltaTable, options: WriterOptions, stored: pa.Schema, where: str
 ) -> dict[str, Any]:
-    """What a job is told that replaces the partitions which fit a condition.
+    """Return the properties of a job that replaces the partitions that fit a condition.
 
-    :raises InvalidInputError: it is not certain which they are.
+    :raises InvalidInputError: it is not certain which partitions fit.
     """
     by = _columns_of(table) or options.partition_by or ()
     schema = _with_partition_columns(stored, by)
@@ -214,7 +214,7 @@ def _replaced(
 
 
 def _columns_of(table: Table | DeltaTable) -> tuple[str, ...]:
-    """The partition columns of a table, or of the directories that are there before it."""
+    """Return the partition columns of a table, or of the directories before its first job."""
     try:
         return table.partition_by
     except TableNotFoundError:

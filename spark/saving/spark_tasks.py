@@ -1,4 +1,4 @@
-"""Tasks of ``save()``: run by Spark, ended with the job, and all of them heard of."""
+"""Tasks of ``save()``: Spark runs them, they end with the job, and each of them must report."""
 
 from __future__ import annotations
 
@@ -31,20 +31,21 @@ logger = logging.getLogger("zero_rename.spark.saving.spark_tasks")
 _DESCRIPTION = "spark.job.description"
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-#: While a frame is saved. Spark measures no batch at this number of bytes
-#: (``BatchedPythonArrowInput.underBatchSizeLimit``): it would add up the buffers of all columns
-#: after every single row, two thirds of the JVM's work for a save of narrow rows. Fewer rows than
-#: Spark's 10,000 hold a batch below 64 MiB, its other limit, up to 32 KiB a row.
+#: Settings while a frame is saved. With this number of bytes Spark does not measure batches
+#: (``BatchedPythonArrowInput.underBatchSizeLimit``). Otherwise it would add up the buffers of all
+#: columns after each row, which is two thirds of the JVM's work for a save of narrow rows. With
+#: 2,000 rows instead of Spark's 10,000, a batch stays below 64 MiB, its other limit, for rows of up
+#: to 32 KiB.
 _QUICK = {_ROWS: "2000", _BYTES: str(2**31 - 1)}
-#: Seconds that tasks which were cancelled have to end, before what they uploaded is removed.
+#: Seconds that cancelled tasks have to end, before their uploads are removed.
 _PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
 class PlannedFrame:
-    """What Spark can plan of a write before its job is known.
+    """The part of a write that Spark can plan before its job is open.
 
-    :param rows: the frame's; their columns are called ``c0``, ``c1``, ….
+    :param rows: the frame's rows, with columns ``c0``, ``c1``, ….
     :param mark: the task that comes after all others.
     """
 
@@ -53,14 +54,16 @@ class PlannedFrame:
 
 
 def plan_frame(frame: DataFrame) -> Future[PlannedFrame]:
-    """Begin to plan a frame's write while its job opens: Spark analyses for as long as two requests
-    take."""
+    """Begin to plan a frame's write while its job opens.
+
+    Spark needs about as long for the analysis as two requests take.
+    """
 
     def planned() -> PlannedFrame:
-        # As the job names them: as the table does, whatever their case in the frame.
+        # The tasks take columns by position: the table may spell their names in another case.
         rows = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
-        # A row of no table has a partitioning of its own, which no other is the same as: Spark 4.1
-        # and later would otherwise run the parts of a union as one task
+        # A row without a table has a partitioning that equals no other one. Otherwise Spark 4.1
+        # and later would run the parts of a union as one task
         # (spark.sql.unionOutputPartitioning).
         mark = frame.sparkSession.sql("SELECT 1 AS mark").mapInArrow(end_mark(), RESULTS)
         return PlannedFrame(rows, mark)
@@ -73,12 +76,12 @@ def run_tasks(
 ) -> list[TaskResult]:
     """Let Spark's tasks write a frame's rows, each into pending uploads of an open job.
 
-    Spark may run a task several times, at once too: of each, the attempt that Spark takes for the
-    one that counts reports here, and no other. They are cancelled where this is interrupted.
+    Spark may run a task several times, even at once. Only the attempt that counts for Spark reports
+    here. If this call is interrupted, the tasks are cancelled.
 
     :param planned: the frame, by :func:`plan_frame`.
-    :param options: whether the rows are distributed first, and the workers frozen.
-    :returns: a result for each task there was.
+    :param options: say whether the rows are distributed first, and whether workers are frozen.
+    :returns: a result for each task.
     :raises TaskResultsError: not every task has reported.
     """
     frame = planned.result()
@@ -102,8 +105,11 @@ def run_tasks(
 
 
 def _beside(session: SparkSession, work: Callable[[], T]) -> Future[T]:
-    """Work with a classic session in another thread: Ctrl-C and SIGTERM would break this one's
-    connection to the JVM, by which it is to cancel the tasks. On Spark Connect, work here."""
+    """Do work with a classic session in another thread; on Spark Connect, in this one.
+
+    Ctrl-C and SIGTERM would break this thread's connection to the JVM if it did the work, and it
+    needs the connection to cancel the tasks.
+    """
     done: Future[T] = Future()
 
     def do() -> None:
@@ -119,7 +125,7 @@ def _beside(session: SparkSession, work: Callable[[], T]) -> Future[T]:
     else:
         try:
             done.set_result(work())
-        except Exception as error:  # As of another thread: for who asks for the result.
+        except Exception as error:  # Raised by result(), as from another thread.
             done.set_exception(error)
     return done
 
@@ -141,11 +147,11 @@ def _results(opened: OpenedJob, rows: Sequence[tuple[int, Any]]) -> list[TaskRes
 
 @contextmanager
 def _quick_batches(session: SparkSession, schema: pa.Schema) -> Iterator[None]:
-    """Let Spark make batches by their rows alone for a while.
+    """Let Spark limit batches only by their rows, in the block.
 
-    Where the session sets a limit of its own, where rows may be long (columns of bytes), and
-    before Spark 4.1, which measures none, all stays as it is. Several saves of one session may run
-    at once: the first to end takes the settings back, and the others are slower from there on.
+    Nothing changes if the session has its own limit, if rows may be long (columns of bytes), and
+    before Spark 4.1, which does not measure batches. If several saves of one session run at once,
+    the first to end removes the settings, and the others are slower from then on.
     """
     mine = session.version >= "4.1" and not any(_has_bytes(field.type) for field in schema)
     if not mine or any(session.conf.get(key, None) is not None for key in _QUICK):
@@ -162,7 +168,7 @@ def _quick_batches(session: SparkSession, schema: pa.Schema) -> Iterator[None]:
 
 
 def _has_bytes(kind: pa.DataType) -> bool:
-    """Whether values may be byte strings, of a variant, too."""
+    """Return whether values of a type may hold byte strings, as a variant does."""
     if pt.is_binary(kind) or pt.is_large_binary(kind):
         return True
     if pt.is_map(kind):
@@ -172,7 +178,7 @@ def _has_bytes(kind: pa.DataType) -> bool:
 
 @contextmanager
 def _described(session: SparkSession, text: str) -> Iterator[None]:
-    """Let Spark's UI show what its jobs in the block are about. Spark Connect has no such text."""
+    """Set the description of Spark jobs in the block for Spark's UI. Spark Connect has none."""
     context: Any = session.sparkContext if hasattr(session, "_jsparkSession") else None
     if context is None:
         yield
@@ -186,13 +192,15 @@ def _described(session: SparkSession, text: str) -> Iterator[None]:
 
 
 def _end(operations: Operations) -> None:
-    """Cancel the tasks that still run, and wait until they have ended: what they upload later
-    would have to be purged."""
+    """Cancel the tasks that still run, and wait until they have ended.
+
+    Files that they upload later would have to be purged.
+    """
     try:
         operations.cancel()
         until = time.monotonic() + _PATIENCE
         while operations.running() and time.monotonic() < until:
             time.sleep(0.1)
     except Exception as error:
-        # Of the JVM or the connection to it, which may be gone: the job is aborted in any case.
+        # By the JVM, or because the connection to it is lost: the job is aborted in any case.
         logger.warning("whether Spark's tasks have ended is not known: %s", error)

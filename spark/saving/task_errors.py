@@ -1,6 +1,6 @@
-"""Errors of tasks, as the driver raises them.
+"""Errors of tasks, converted for the driver.
 
-A task's error reaches the driver as the text of a Spark exception, stack traces around it.
+A task's error reaches the driver as the text of a Spark exception, with stack traces around it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from ...committer import errors
 from ...committer.errors import InvalidInputError, RefusedError, ZeroRenameError
 from .task_rows import UNFIT
 
-#: Ends of an error's text: Java's stack, Spark's own words after it, an empty line.
+#: Ends of an error's text: Java's stack, Spark's own text after it, an empty line.
 _END = r"(?=\n\s*\n|\n\s+at |\n\s*Driver stacktrace|\s*SQLSTATE: |\Z)"
 _OURS = re.compile(r"zero_rename\.committer\.errors\.(\w+): (.+?)" + _END, re.DOTALL)
-#: An error's text as it writes itself: message, what it is about, remedy.
+#: An error's text: message, then table, job and key, then remedy.
 _WRITTEN = re.compile(
     r"(?P<message>.+?) \[(?=table |job |key )(?:table (?P<table>[^\s,\]]+))?(?:, )?"
     r"(?:job (?P<job>[^\s,\]]+))?(?:, )?(?:key (?P<key>[^\]]+))?\](?: (?P<remedy>.+))?",
@@ -22,7 +22,7 @@ _WRITTEN = re.compile(
 )
 _UNFIT = re.compile(re.escape(UNFIT) + r" (.+)")
 _NO_ARROW = re.compile(r"No module named '(pyarrow|pandas)|(PyArrow|Pandas) >= [\d.]+ must be")
-#: Spark's words for tasks that somebody cancelled: by the session, its UI, or the end of Spark.
+#: Spark's messages for cancelled tasks: by the session, its UI, or the end of Spark.
 _CANCELLED = re.compile(
     r"\[(?:SPARK_JOB_CANCELLED|OPERATION_CANCELED)\][^\n]*|Job \d+ cancelled[^\n]*"
 )
@@ -39,10 +39,12 @@ _REMEDY = (
 
 
 def error_of_task(raised: BaseException, table: str, job: str) -> ZeroRenameError | None:
-    """The error of this package that made a task of a job fail, or one that says that its tasks
-    were cancelled; ``None`` where it was another's.
+    """Find the error of this package because of which Spark failed; ``None`` for other errors.
 
-    :param raised: what Spark raised in the driver.
+    It is the error of a task, or a new one if the tasks were cancelled or their Python worker
+    cannot write.
+
+    :param raised: the error that Spark raised in the driver.
     """
     text = str(raised)
     found = _OURS.search(text)

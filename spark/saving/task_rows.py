@@ -1,10 +1,10 @@
-"""Rows of one task: from Arrow batches into uploads that nobody sees yet; and what it reports.
+"""Rows of one task, written from Arrow batches into pending uploads; and the task's report.
 
-``save()`` ships functions to Spark's Python workers, each as the text of its own code: PySpark
-pickles a function that is defined inside another one by value. So a worker needs nothing of this
-package to begin with it, and what it lacks can be said in words: by reference it would end in
-``ModuleNotFoundError`` while it still unpickles. What the functions carry is no secret: each worker
-finds its credentials by itself.
+``save()`` sends functions to Spark's Python workers with their own code: PySpark pickles a function
+that is defined inside another one by value. So a worker needs nothing of this package to begin with
+it, and an error can say what the worker lacks. A function pickled by reference would end in
+``ModuleNotFoundError`` while it is unpickled. The functions carry no secret: each worker finds its
+credentials by itself.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from ..types import in_job_types
 from ..worker import ease_reuse, readable_errors
 
 logger = logging.getLogger("zero_rename.spark.saving.task_rows")
-#: The columns of what the functions return: number of a task, and what it reports. Of the end
-#: mark it is ``None``, and the number is how many tasks there were.
+#: Columns of the rows that the functions return: the number of a task, and its report. In the row
+#: of the end mark the report is ``None``, and the number is the count of the tasks.
 RESULTS = "task int, result binary"
-#: What begins the error of a worker that cannot work for this driver.
+#: Beginning of the error of a worker that cannot work for this driver.
 UNFIT = "zero_rename: this worker cannot write:"
 
 ShippedTask = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 def shipped_task(opened: OpenedJob, freeze: bool) -> ShippedTask:
-    """What each task does: write its rows, and report in one row what it has left.
+    """Make the function of each task: it writes the task's rows, and reports in one row.
 
     :param freeze: freeze each worker once (:func:`.worker.ease_reuse`).
     """
@@ -70,7 +70,7 @@ def shipped_task(opened: OpenedJob, freeze: bool) -> ShippedTask:
 
 
 def end_mark() -> ShippedTask:
-    """What one more task does, which comes after all others: its number is how many they were."""
+    """Make the function of one more task after all others, whose number is the others' count."""
 
     def count(batches: Iterator[Any]) -> Iterator[Any]:
         import sys
@@ -82,7 +82,7 @@ def end_mark() -> ShippedTask:
             pass
         context = TaskContext.get()
         assert context is not None
-        # An array made of a list would import pandas, in a worker that may be frozen by then.
+        # An array made from a list would import pandas, in a worker that may already be frozen.
         number = context.partitionId().to_bytes(4, sys.byteorder)
         task = pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(number)])
         yield pa.record_batch([task, pa.nulls(1, pa.binary())], names=["task", "result"])
@@ -108,11 +108,11 @@ def report(
 
 
 def write_rows(opened: OpenedJob, freeze: bool, batches: Iterable[pa.RecordBatch]) -> TaskResult:
-    """Upload one task's rows; they stay invisible. Runs in a worker, once per attempt.
+    """Upload one task's rows, which stay invisible. Runs in a worker, once for each attempt.
 
-    :param freeze: freeze the worker after it (:func:`.worker.ease_reuse`).
-    :param batches: with the job's columns, by position: their names may differ by case, and Spark
-        takes dots and backticks in names for syntax.
+    :param freeze: freeze the worker afterwards (:func:`.worker.ease_reuse`).
+    :param batches: rows with the job's columns, by position: their names may differ by case, and
+        Spark takes dots and backticks in names for syntax.
     """
     result = _uploaded(opened, batches)
     if freeze:
@@ -121,8 +121,10 @@ def write_rows(opened: OpenedJob, freeze: bool, batches: Iterable[pa.RecordBatch
 
 
 def _uploaded(opened: OpenedJob, batches: Iterable[pa.RecordBatch]) -> TaskResult:
-    """Rows and bytes are in the task's log and in the result. Spark's metrics have no place for
-    them."""
+    """Upload one task's rows, and return its result.
+
+    Rows and bytes are in the task's log and in the result, since Spark's metrics cannot have them.
+    """
     task, attempt = task_number()
     if opened.is_repeat:
         return TaskResult(opened.job, task, attempt, ())
@@ -151,8 +153,11 @@ def _uploaded(opened: OpenedJob, batches: Iterable[pa.RecordBatch]) -> TaskResul
 
 
 def task_number() -> tuple[int, int]:
-    """Number of the task, and of its attempt. Spark counts attempts anew in a retried stage, so
-    it is the application-wide attempt id that is unique."""
+    """Return the numbers of the task and of its attempt.
+
+    The attempt's number is the one that is unique in the application: a retried stage counts its
+    own attempts from 0 again.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
