@@ -1,1 +1,1 @@
-"""Operators: Spark submissions, and maintenance of what interrupted jobs left."""
+"""Operators: loads by Spark, maintenance, conflicts, publishing, restoring, recomputing."""

@@ -1,4 +1,4 @@
-"""Checkpoint of Delta tables whose files lie in a fast root first."""
+"""Checkpoint of Delta tables whose files are first written to a fast root."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ if TYPE_CHECKING:
 
 
 class CheckpointOperator(_TableMaintenance):
-    """Copy what lies only in the fast roots of Delta tables into the tables by plain jobs, with the
-    same rows. Who writes meanwhile goes first.
+    """Copy files that are only in the fast roots of Delta tables into the tables.
 
-    Reports by default: ``apply=True`` acts. Returns (XCom) ``tables``, each with ``partitions``
-    (``partition``, ``action``, ``files``, ``bytes``, ``since``, ``job``; 100 at most),
-    ``partitions_left_off``, ``copied``, ``would_copy``, ``changed_meanwhile`` and ``lost``. Fails
-    where files are lost, once all that is there is copied. A table whose data root is temporary is
-    refused, and so is a table of directories.
+    Plain jobs copy them; the rows stay the same. If another job changes a partition meanwhile, that
+    partition is left out.
 
-    :param tables: one table or several, whole or below the connection's table root. (templated)
-    :param order: which partitions are copied first: ``creation``, the oldest, or ``latest``.
+    By default it only reports; ``apply=True`` acts. Returns (XCom) ``tables``, each with
+    ``partitions`` (``partition``, ``action``, ``files``, ``bytes``, ``since``, ``job``; at most
+    100), ``partitions_left_off``, ``copied``, ``would_copy``, ``changed_meanwhile`` and ``lost``.
+    If files are lost, it copies the others and then fails. It refuses a table whose data root is
+    temporary, and a table of directories.
+
+    :param tables: one table or several, by URL or by name below the connection's table root.
+        (templated)
+    :param order: the partitions to copy first: ``creation``, the oldest, or ``latest``.
     :param apply: act; ``False`` only reports what would be done. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
@@ -44,7 +47,7 @@ class CheckpointOperator(_TableMaintenance):
         order: CheckpointOrder | str = CheckpointOrder.CREATION,
         **kwargs: Any,
     ) -> None:
-        # A checkpoint brings no rows and changes no path that a catalog knows.
+        # No catalog: a checkpoint brings no rows, and changes no path that a catalog has.
         super().__init__(tables=tables, catalog="", **kwargs)
         self.order = choice("order", CheckpointOrder, order)
 

@@ -1,4 +1,4 @@
-"""Conflicts of runs over partitions: finding them, and settling them by a policy."""
+"""Operators that find conflicts of runs over partitions, and settle them by a policy."""
 
 from __future__ import annotations
 
@@ -39,26 +39,30 @@ _MOST = 100
 
 
 class FindConflictsOperator(TaskArguments, BaseOperator):
-    """Find runs that conflict over partitions of tables, whichever committer wrote them: rows that
-    another run's commit removed, or a run that gave way, where the two overlapped, the older came
-    later, or their tasks differ and no policy decided.
+    """Find runs that conflict over partitions of tables, with any committer.
 
-    Each look goes on from the one before; what nobody has settled is told by each. A record of runs
-    that cannot be read counts as not settled: whether they conflict is not known. Returns (XCom)
-    ``tables``, a report for each destination: ``table``, ``committer``, ``since``, ``until``,
-    ``conflicts`` (200 at most, those that are not settled first: ``partition``, ``cause``,
+    Two runs conflict if the commit of one removed rows of the other, or if one gave way to the
+    other. This counts if the two overlapped, if the older one came later, or if their tasks differ
+    and no policy decided.
+
+    Each search goes on from the end of the last one. Conflicts that are not settled are reported
+    every time. A record of runs that cannot be read counts as not settled, since it is not known
+    whether these runs conflict.
+
+    Returns (XCom) ``tables``, a report for each destination: ``table``, ``committer``, ``since``,
+    ``until``, ``conflicts`` (at most 200, those not settled first: ``partition``, ``cause``,
     ``runs`` with ``dag_id``, ``task_id``, ``run_id``, ``rank``, ``attempt``, ``job``, ``rows``,
-    ``visible`` and ``gave_way``, ``settled``, ``settlement``), ``left_off``, ``unread`` (what could
-    not be read, and why), ``notes``; and ``unresolved`` and ``unread``, how many there are. The
-    XCom ``markdown`` has it as a page. Both are there also where the task fails. A table that
-    cannot be looked at fails the task once the others are looked at.
+    ``visible`` and ``gave_way``, ``settled``, ``settlement``), ``left_off``, ``unread`` (records
+    that could not be read, with reasons), ``notes``. It also returns the numbers ``unresolved`` and
+    ``unread``. The XCom ``markdown`` has the report as a page. Both XComs are there even if the
+    task fails. If a table cannot be read, the task fails after the search of the others.
 
     :param tables: as in :class:`.PurgeStaleUploadsOperator`; ``None``: all below the connection's
         table root. (templated)
-    :param since: seconds (or a timedelta) to look back, instead of since the last look; nothing is
-        remembered then. (templated)
-    :param fail_on: ``unresolved`` fails the task for good while a conflict is not settled, or a
-        record of runs cannot be read; ``None`` only reports. (templated)
+    :param since: seconds (or a timedelta) to search back, instead of since the last search. Then
+        the position of this search is not recorded. (templated)
+    :param fail_on: ``unresolved`` fails the task without a retry while a conflict is not settled,
+        or a record of runs cannot be read; ``None`` only reports. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -87,11 +91,11 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
         self.note_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look at every table, then fail if that is asked for, or one could not be looked at.
+        """Search every table, then fail if ``fail_on`` asks for it or a table could not be read.
 
         :raises AirflowFailException: a conflict is not settled, or a record could not be read, and
-            ``fail_on`` is ``unresolved``; or a call that cannot be right.
-        :raises ZeroRenameError: of the first table that could not be looked at, with those of
+            ``fail_on`` is ``unresolved``; or the arguments are invalid.
+        :raises ZeroRenameError: of the first table that could not be read, with the errors of
             others as notes.
         """
         from ..maintenance.conflicts import capped, conflicts_as_markdown, not_settled
@@ -124,7 +128,7 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
         ti.xcom_push(key="markdown", value=page)
         said = not_settled(found) if self.fail_on else ""
         if said or errors:
-            # What a task returns is kept only where it succeeds.
+            # Airflow keeps the return value only if the task succeeds.
             ti.xcom_push(key="return_value", value=report)
         if errors:
             for other in errors[1:]:
@@ -139,7 +143,7 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
         return report
 
     def _looks(self, hook: ZeroRenameHook) -> list[Callable[[], list[ConflictReport]]]:
-        """Return a look at each table, none of which keeps the others from being looked at."""
+        """Return a search for each table; if one fails, the others can still be carried out."""
         from ..maintenance.conflicts import find_at, find_below
 
         if self.tables is None:
@@ -150,36 +154,39 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
 
 
 class ResolveConflictsOperator(TaskArguments, BaseOperator):
-    """Settle the conflicts that looks have found over partitions of a table: by a policy that says
-    which run is to stand.
+    """Settle recorded conflicts over partitions of a table, by a policy that chooses the run.
 
-    Reports by default: ``apply=True`` acts. Each partition is settled by itself, bound to the state
-    that the look saw, and never while a job is at work that may write it. A partition that could
-    not be settled stays unresolved, on record with the reason, and fails the task; its retry does
-    not do again what is done. Returns (XCom) ``table``, ``conflicts`` as in
-    :class:`FindConflictsOperator`, ``settled`` and ``unresolved``, how many; the XCom ``markdown``
-    has it as a page. What it brings back is an event of the table's asset.
+    By default it only reports; ``apply=True`` acts. Each partition is settled separately, only if
+    it still has the state that the search saw, and never while a job is at work that may write it.
+    If a partition could not be settled, its conflict stays unresolved, its record has the reason,
+    and the task fails. A retry does not repeat the settlements that were made.
 
-    :param table: the table, whole or below the connection's table root. (templated)
-    :param policy: ``newest_run``; ``{"prefer": ["corrections", "flights_daily"]}``, DAGs, tasks
-        (``dag.task``), applications or assets in order; or ``{"keep": [job]}``. (templated)
-    :param by: ``restore`` brings back the rows of that run, in a Delta table; rows that are visible
-        already are kept in any table. ``rerun`` clears the task of that run, narrowed to the
-        partitions in conflict (with Hadoop's committers it loads all that it loads), waits for it,
-        and sees that its rows are there; it needs ``airflow_conn_id``. (templated)
-    :param partitions: only these; ``[]`` for none, ``None`` for all. One without a conflict on
-        record is refused. (templated)
+    Returns (XCom) ``table``, ``conflicts`` as in :class:`FindConflictsOperator`, and the numbers
+    ``settled`` and ``unresolved``. The XCom ``markdown`` has the report as a page. Rows that were
+    brought back make an event of the table's asset.
+
+    :param table: the table, by URL or by name below the connection's table root. (templated)
+    :param policy: ``newest_run``; ``{"prefer": ["corrections", "flights_daily"]}``, with DAGs,
+        tasks (``dag.task``), applications or assets, the preferred first; or ``{"keep": [job]}``.
+        (templated)
+    :param by: ``restore`` brings back the rows of the chosen run, in a Delta table; rows that are
+        visible already are kept in any table. ``rerun`` clears the task of the chosen run, lets it
+        make only the partitions in conflict (with Hadoop's committers it loads all of its
+        partitions), waits for it, and checks that its rows are there; it needs
+        ``airflow_conn_id``. (templated)
+    :param partitions: settle only these; ``[]`` for none, ``None`` for all. A partition without a
+        recorded conflict is refused. (templated)
     :param apply: act; ``False`` only reports what would be done. (templated)
     :param airflow_conn_id: for ``rerun``, a connection of type ``http`` to Airflow's API server.
         (templated)
-    :param include_downstream: for ``rerun``, let successors of cleared tasks run again, too; nobody
-        waits for them. (templated)
-    :param poll_interval: seconds between looks at what runs. (templated)
-    :param timeout: seconds after which a rerun is given up, and its conflict stays unresolved; what
-        was cleared goes on. (templated)
+    :param include_downstream: for ``rerun``, let successors of cleared tasks run again, too; they
+        are not waited for. (templated)
+    :param poll_interval: seconds between polls of cleared tasks. (templated)
+    :param timeout: seconds after which the wait for a rerun ends, and its conflict stays
+        unresolved; cleared tasks go on. (templated)
     :param deferrable: wait in the triggerer; ``None``: as ``[operators] default_deferrable`` says.
-    :param outlets: assets or aliases, as for any operator. Left out, what is brought back is an
-        event of the asset that a DAG names at the table's address; ``[]`` for none.
+    :param outlets: assets or aliases, as for any operator. Left out, rows that are brought back
+        make an event of the asset that a DAG names at the table's address; ``[]`` for none.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -196,7 +203,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
     }
     optional_parsers: ClassVar[Mapping[str, Parser]] = {"airflow_conn_id": read_text}
     ui_color = "#f2eee6"
-    #: As of a load: whether each partition is an event under its key.
+    #: The argument of a load of this name: whether each partition has an event under its key.
     asset_partitions: bool | None = None
 
     def __init__(
@@ -233,9 +240,9 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         self.note_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Settle the conflicts, or say how they would be.
+        """Settle the conflicts, or report how they would be settled.
 
-        :raises AirflowFailException: a call that cannot be right.
+        :raises AirflowFailException: invalid arguments.
         :raises AirflowException: a conflict could not be settled.
         """
         from ..maintenance.conflicts import resolve_by_restore
@@ -272,7 +279,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         return ZeroRenameHook(self.zero_rename_conn_id).get_table(self.table)
 
     def _by_rerun(self, table: Table, context: Context) -> list[RunConflict]:
-        """Let the runs that are to stand load again, or say which would."""
+        """Let the chosen runs load again, or report which runs would."""
         from ..maintenance.conflicts import choose_reruns
         from ..provider.settling import RerunOrder, RerunOutcome, check_connection
 
@@ -331,7 +338,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
     def _reported(
         self, table: Table, done: Sequence[RunConflict], context: Context
     ) -> dict[str, Any]:
-        """Report what has become of conflicts, and fail where one is not settled."""
+        """Report the outcome of conflicts, and fail if one is not settled."""
         from ..committer.upkeep.conflicts import ConflictReport
         from ..maintenance.conflicts import as_members, conflicts_as_markdown
 
@@ -362,7 +369,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         )
 
     def _tell(self, table: Table, done: Sequence[RunConflict], context: Context) -> None:
-        """Tell the table's asset which partitions hold other rows now."""
+        """Make an event of the table's asset, with the partitions whose rows have changed."""
         jobs = [
             it.settlement.job for it in done if it.settlement and it.settlement.how == "restore"
         ]

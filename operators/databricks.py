@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LIST_RUNS = ("GET", "2.2/jobs/runs/list")
 #: Runs of a page; the most that Databricks gives.
 _PAGE = 25
-#: Arguments that hold what a run's one task is, and that become members of its JSON.
+#: Arguments that describe a run's only task, and become members of the request's JSON.
 _OF_A_TASK = (
     *("spark_python_task", "notebook_task", "spark_jar_task"),
     *("new_cluster", "existing_cluster_id", "libraries"),
@@ -41,14 +41,14 @@ _LISTS = ("tasks", "libraries", "environments", "access_control_list")
 
 
 class ZeroRenameDatabricksSubmitRunOperator(ServiceLoadOperator, DatabricksSubmitRunOperator):
-    """Load a table by a run of Databricks, of one task on a cluster of its own.
+    """Load a table by a Databricks run with one task on its own cluster.
 
-    Takes every argument of :class:`DatabricksSubmitRunOperator` and of
-    :class:`~.loading.service_load.ServiceLoadOperator`. ``new_cluster`` (or that of the one task in
-    ``tasks``) gets what the application is told, in ``spark_env_vars``, and the task the package, a
-    wheel among its ``libraries``. A run's name ends with the mark by which the next try finds it,
-    which is also its ``idempotency_token``. Returns (XCom) what
-    :class:`ZeroRenameSparkSubmitOperator` returns.
+    It takes every argument of :class:`DatabricksSubmitRunOperator` and of
+    :class:`~.loading.service_load.ServiceLoadOperator`. ``new_cluster`` (or that of the only task
+    in ``tasks``) gets the application's hand-off in ``spark_env_vars``. The task gets the package,
+    as a wheel among its ``libraries``. A run's name ends with a mark by which the next attempt
+    finds it; the mark is also its ``idempotency_token``. Returns (XCom) the same as
+    :class:`ZeroRenameSparkSubmitOperator`.
     """
 
     request_fields = ("json", "tasks", *_OF_A_TASK)
@@ -65,7 +65,7 @@ class ZeroRenameDatabricksSubmitRunOperator(ServiceLoadOperator, DatabricksSubmi
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # DatabricksSubmitRunOperator's own way to find a run again would take a cleared task's.
+        # DatabricksSubmitRunOperator's own search for a run would find that of a cleared task.
         self.durable = False
 
     def _check_arguments(self, parsing: bool = False) -> None:
@@ -121,9 +121,10 @@ class ZeroRenameDatabricksSubmitRunOperator(ServiceLoadOperator, DatabricksSubmi
 
 
 def _cluster_and_task(request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What describes the cluster that a run makes for its one task, and the task.
+    """Return the parts of a request that describe the run's new cluster and its only task.
 
-    :raises InvalidInputError: it makes none, has several tasks, or one by spark-submit.
+    :raises InvalidInputError: the run makes no cluster, has several tasks, or a task by
+        spark-submit.
     """
     tasks = request.get("tasks", [request])
     task = tasks[0] if isinstance(tasks, list) and len(tasks) == 1 else None

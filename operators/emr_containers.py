@@ -18,12 +18,12 @@ from .loading.aws_load import LONGEST_WAIT, DriverLoadOperator
 class ZeroRenameEmrContainerOperator(DriverLoadOperator, EmrContainerOperator):
     """Load a table by a Spark job of EMR on EKS.
 
-    Takes every argument of :class:`EmrContainerOperator` and of
-    :class:`~.loading.service_load.ServiceLoadOperator`. ``job_driver`` has
-    ``sparkSubmitJobDriver``; its ``sparkSubmitParameters`` get what the application is told, as a
-    variable of the driver's pod, and the package by ``--py-files``. A job's name ends with the mark
-    by which the next try finds it, which is also its client token. Returns (XCom) what
-    :class:`ZeroRenameSparkSubmitOperator` returns.
+    It takes every argument of :class:`EmrContainerOperator` and of
+    :class:`~.loading.service_load.ServiceLoadOperator`. ``job_driver`` must have
+    ``sparkSubmitJobDriver``. Its ``sparkSubmitParameters`` get the application's hand-off, as a
+    variable of the driver's pod, and the package by ``--py-files``. A job's name ends with a mark
+    by which the next attempt finds it; the mark is also its client token. Returns (XCom) the same
+    as :class:`ZeroRenameSparkSubmitOperator`.
     """
 
     parsers: ClassVar[Mapping[str, Parser]] = dict.fromkeys(
@@ -36,7 +36,7 @@ class ZeroRenameEmrContainerOperator(DriverLoadOperator, EmrContainerOperator):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # EmrContainerOperator would wait without an end.
+        # Without this limit, EmrContainerOperator would wait without end.
         self.max_polling_attempts = self.max_polling_attempts or LONGEST_WAIT // max(
             1, self.poll_interval
         )

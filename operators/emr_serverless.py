@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 class ZeroRenameEmrServerlessOperator(DriverLoadOperator, EmrServerlessStartJobOperator):
     """Load a table by a Spark job of EMR Serverless.
 
-    Takes every argument of :class:`EmrServerlessStartJobOperator` and of
-    :class:`~.loading.service_load.ServiceLoadOperator`. ``job_driver`` has ``sparkSubmit``; its
-    ``sparkSubmitParameters`` get what the application is told, as a variable of the driver, and the
-    package by ``--py-files``. A job's name ends with the mark by which the next try finds it, which
-    is also its client token. Returns (XCom) what :class:`ZeroRenameSparkSubmitOperator` returns.
+    It takes every argument of :class:`EmrServerlessStartJobOperator` and of
+    :class:`~.loading.service_load.ServiceLoadOperator`. ``job_driver`` must have ``sparkSubmit``.
+    Its ``sparkSubmitParameters`` get the application's hand-off, as a variable of the driver, and
+    the package by ``--py-files``. A job's name ends with a mark by which the next attempt finds it;
+    the mark is also its client token. Returns (XCom) the same as
+    :class:`ZeroRenameSparkSubmitOperator`.
 
-    A job that has not ended after ``waiter_max_attempts`` looks is cancelled.
+    A job that has not ended after ``waiter_max_attempts`` polls is cancelled.
     """
 
     request_fields = (*DriverLoadOperator.request_fields, "config")
@@ -41,10 +42,11 @@ class ZeroRenameEmrServerlessOperator(DriverLoadOperator, EmrServerlessStartJobO
     cancels_late = True
 
     def execute(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
-        """As any load's.
+        """Load, as any load operator does.
 
         :param event: of a deferred start of the service's application.
-        :raises AirflowException: that has failed. It would be deferred anew, without an end.
+        :raises AirflowException: this start has failed. Without this error, the task would be
+            deferred again and again.
         """
         if event is not None and event.get("status") != "success":
             raise AirflowException(
@@ -73,10 +75,10 @@ class ZeroRenameEmrServerlessOperator(DriverLoadOperator, EmrServerlessStartJobO
         try:
             yield from self._job_runs(applicationId=self.application_id)
         except self.hook.conn.exceptions.ResourceNotFoundException:
-            return  # The start says what is missing.
+            return  # The start of the job reports what is missing.
 
     def defer(self, *, trigger: Any, method_name: str, **more: Any) -> Any:
-        """As any load's, by a trigger that cancels the job with the task."""
+        """Defer with a trigger that cancels the job if the task is ended."""
         if method_name == self.completed_by:
             trigger = self._trigger(trigger.job_id)
         super().defer(trigger=trigger, method_name=method_name, **more)

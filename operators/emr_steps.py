@@ -23,15 +23,15 @@ _UNFINISHED = ("PENDING", "CANCEL_PENDING", "RUNNING")
 class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
     """Load a table by a step of an EMR cluster.
 
-    Takes every argument of :class:`EmrAddStepsOperator` and of
-    :class:`~.loading.service_load.ServiceLoadOperator`. ``steps`` is one step, which runs
-    ``spark-submit`` by ``command-runner.jar``; its words get what the application is told, as a
-    setting of Spark and in cluster mode as a variable of the driver, and the package by
-    ``--py-files``. A step's name ends with the mark by which the next try finds it. Returns (XCom)
-    what :class:`ZeroRenameSparkSubmitOperator` returns.
+    It takes every argument of :class:`EmrAddStepsOperator` and of
+    :class:`~.loading.service_load.ServiceLoadOperator`. ``steps`` must be one step that runs
+    ``spark-submit`` by ``command-runner.jar``. Its words get the application's hand-off, as a
+    setting of Spark and in cluster mode also as a variable of the driver, and the package by
+    ``--py-files``. A step's name ends with a mark by which the next attempt finds it. Returns
+    (XCom) the same as :class:`ZeroRenameSparkSubmitOperator`.
 
-    A step that has not ended after ``waiter_max_attempts`` looks goes on, and the next try waits
-    for it.
+    A step that has not ended after ``waiter_max_attempts`` polls goes on, and the next attempt
+    waits for it.
     """
 
     request_fields = ("steps",)
@@ -89,7 +89,7 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
             yield from ((step["Id"], step["Name"]) for step in page["Steps"])
 
     def defer(self, *, trigger: Any, method_name: str, **more: Any) -> Any:
-        """As any load's, by a trigger that cancels the step with the task."""
+        """Defer with a trigger that cancels the step if the task is ended."""
         if method_name == self.completed_by:
             (step,) = trigger.waiter_args["StepIds"]
             trigger = self._trigger(step)

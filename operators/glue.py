@@ -20,27 +20,28 @@ from ..provider.cancelling_triggers import CancellingGlueTrigger, cancel_run
 from ..s3a.services import RULES, ServiceJob
 from .loading.aws_load import AwsLoadOperator
 
-#: The setting that carries the mark of a job's run, which has no name. Glue passes what it does not
-#: take itself on to the script, whose parser may refuse it: settings it takes.
+#: The setting with the mark of a job's run, since runs of Glue have no names. It must be a setting
+#: of Spark: Glue passes unknown arguments on to the script, whose parser may refuse them.
 _MARK = "spark.zero_rename.run"
-#: What the package needs and Glue has in older versions.
+#: Packages that this package needs, and that Glue has in older versions.
 _NEEDED = ("boto3", "pyarrow")
-#: Pages of 200 runs that are looked through, the newest first.
+#: The most pages of 200 runs that are searched, the newest first.
 _PAGES = 10
 
 
 class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
     """Load a table by a Spark job of AWS Glue.
 
-    Takes every argument of :class:`GlueJobOperator` and of
-    :class:`~.loading.service_load.ServiceLoadOperator`. Glue has no environment variables: what the
-    application is told is a setting of Spark (``--conf``), which ``save()`` and ``register()``
-    read; the package is in ``--extra-py-files``, and what it needs in
-    ``--additional-python-modules``. What ``script_args``, or else the job's own default arguments,
-    have there is kept. Returns (XCom) what :class:`ZeroRenameSparkSubmitOperator` returns.
+    It takes every argument of :class:`GlueJobOperator` and of
+    :class:`~.loading.service_load.ServiceLoadOperator`. Glue has no environment variables, so the
+    application's hand-off is a setting of Spark (``--conf``), which ``save()`` and ``register()``
+    read. The package is in ``--extra-py-files``, and its requirements in
+    ``--additional-python-modules``. These are added to the values in ``script_args`` or, without
+    them, in the job's own default arguments. Returns (XCom) the same as
+    :class:`ZeroRenameSparkSubmitOperator`.
 
-    A deferred task looks at its run ``waiter_max_attempts`` times. A run that has not ended then
-    goes on, and the next try waits for it.
+    A deferred task polls its run ``waiter_max_attempts`` times. A run that has not ended then goes
+    on, and the next attempt waits for it.
     """
 
     service = Service.GLUE
@@ -55,7 +56,8 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # GlueJobOperator's own way to find a run again would take a cleared task's for done.
+        # GlueJobOperator's own search for a run would find that of a cleared task, and report it as
+        # done.
         self.durable = False
 
     def _check_arguments(self, parsing: bool = False) -> None:
@@ -86,11 +88,11 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
         self.script_args = {**self.script_args, **added}
 
     def _defaults(self) -> Mapping[str, str]:
-        """The job's own arguments, which those of a run replace one by one."""
+        """Return the job's default arguments; each argument of a run replaces one of them."""
         return self._job().get("DefaultArguments") or {}
 
     def _job(self) -> Mapping[str, Any]:
-        """The job's own definition: what the service has, or what it is made of."""
+        """Return the job's definition: from the service, or that with which the job is made."""
         created = self.create_job_kwargs or {}
         if self.update_config:
             return created
@@ -115,10 +117,10 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
                         conf = run.get("Arguments", {}).get("--conf", "")
                         yield run["Id"], conf.rpartition(f"{_MARK}=")[2]
         except client.exceptions.EntityNotFoundException:
-            return  # The job is not there yet: the start makes it.
+            return  # The job does not exist yet: the start makes it.
 
     def defer(self, *, trigger: Any, method_name: str, **more: Any) -> Any:
-        """As any load's, by a trigger that cancels the run with the task."""
+        """Defer with a trigger that cancels the run if the task is ended."""
         if method_name == self.completed_by:
             trigger = self._trigger(trigger.run_id)
         super().defer(trigger=trigger, method_name=method_name, **more)
@@ -138,8 +140,11 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
 
 
 def _module(said: str) -> str:
-    """Return the name of a module of ``--additional-python-modules``: of a requirement, or of a
-    file that pip installs, as ``s3://bucket/pyarrow-19.0.0-cp311-….whl`` is."""
+    """Return the name of a module in ``--additional-python-modules``.
+
+    It is read from a requirement, or from a file that pip installs, such as
+    ``s3://bucket/pyarrow-19.0.0-cp311-….whl``.
+    """
     last = said.strip().rpartition("/")[2]
     is_file = last.endswith((".whl", ".tar.gz", ".zip"))
     return re.split(r"-\d" if is_file else r"[^\w.-]", last)[0].lower().replace("_", "-")

@@ -1,1 +1,1 @@
-"""Bases of the operators that load tables: the run, its job, and the service that runs it."""
+"""Bases of the operators that load tables: any load, services, AWS, Hadoop's committers."""

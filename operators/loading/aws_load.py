@@ -1,4 +1,4 @@
-"""Loads whose application a service of AWS runs."""
+"""Loads whose application runs in a service of AWS."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from ...s3a.services import ServiceJob
     from .load import TableLoad
 
-#: Seconds that a job is waited for, unless told otherwise: the amazon provider's own limits, some
-#: 25 to 75 minutes, would end loads that are well. ``execution_timeout`` is the task's limit.
+#: Default of the time, in seconds, to wait for a job. The amazon provider's own limits, some 25 to
+#: 75 minutes, would end healthy loads. ``execution_timeout`` is the task's limit.
 LONGEST_WAIT = 24 * 3600
-#: Members of the services' descriptions of a job that say why it ended as it did.
+#: Members of the services' descriptions of a job with the reason for its end.
 _REASONS = ("stateDetails", "failureReason", "FailureDetails", "StateChangeReason", "ErrorMessage")
 
 
 class AwsLoadOperator(ServiceLoadOperator):
     """Base of the loads by the amazon provider's operators.
 
-    A job is waited for by the provider's own trigger: where the task is deferred that is its
-    trigger, and else it says which of boto3's waiters waits for what.
+    The provider's own trigger defines how to wait for a job. If the task is deferred, the trigger
+    waits. Otherwise the task waits here, with the boto3 waiter and the arguments in the trigger.
 
-    :param waiter_delay: seconds between two looks at the job.
-    :param waiter_max_attempts: looks at it; a day's, unless told otherwise. What becomes of a job
-        that has not ended then, says each operator.
+    :param waiter_delay: seconds between two polls of the job.
+    :param waiter_max_attempts: the number of polls; by default those of a day. The docstring of
+        each operator says what happens to a job that has not ended then.
     """
 
     connection_fields = ("aws_conn_id",)
@@ -56,8 +56,8 @@ class AwsLoadOperator(ServiceLoadOperator):
         **dict.fromkeys(("aws_conn_id", "region_name"), read_text),
         "verify": read_any,
     }
-    #: Seconds between two looks, unless told otherwise; ``None``: the operator that submits has
-    #: other arguments for it.
+    #: Default of the seconds between two polls; ``None``: the provider's operator has other
+    #: arguments for it.
     pause: int | None = 60
     deferrable: bool
     hook: Any
@@ -84,12 +84,12 @@ class AwsLoadOperator(ServiceLoadOperator):
         return super()._load(context, load)
 
     def _client(self) -> dict[str, Any]:
-        """What the provider's triggers are told of the connection."""
+        """Return the arguments of the provider's triggers about the connection."""
         names = ("aws_conn_id", "region_name", "verify", "botocore_config")
         return {name: getattr(self, name) for name in names}
 
     def _waiting(self) -> dict[str, Any]:
-        """The same, and what they are told of their looks."""
+        """Return the arguments of the provider's triggers about the connection and the polls."""
         looks = {name: getattr(self, name) for name in ("waiter_delay", "waiter_max_attempts")}
         return looks | self._client()
 
@@ -97,11 +97,12 @@ class AwsLoadOperator(ServiceLoadOperator):
     def _trigger(self, job_id: str) -> AwsBaseWaiterTrigger: ...
 
     def _described(self, what: str, **where: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Ask the service to describe what its job will run on.
+        """Ask the service to describe the environment of its job.
 
-        :param what: the call, by boto3's name of it.
-        :returns: the answer, and why there is none, a sentence; an error of another kind than
-            missing rights says itself what is wrong.
+        :param what: boto3's name of the call.
+        :param where: the arguments of the call.
+        :return: the answer; and, if a right is missing, a sentence that says so. Any other error is
+            raised.
         """
         return described(self.hook.conn, "The connection", what, **where)
 
@@ -126,7 +127,7 @@ class AwsLoadOperator(ServiceLoadOperator):
 
     @contextmanager
     def _saying_why(self) -> Iterator[None]:
-        """Let the provider's error of a job say what the service says of it, where it does not."""
+        """Add the service's reason to the provider's error of a job, unless it has the reason."""
         try:
             yield
         except AirflowException as error:
@@ -136,7 +137,7 @@ class AwsLoadOperator(ServiceLoadOperator):
             raise AirflowException(f"The job did not end well: {why}\n{error}") from error
 
     def _description(self, error: BaseException) -> Any:
-        """What the service said last of the job, from whose description an error was made."""
+        """Return the service's last description of the job, from the chain of an error."""
         cause: BaseException | None = error
         while cause is not None and not hasattr(cause, "last_response"):  # botocore's WaiterError
             cause = cause.__context__
@@ -144,8 +145,11 @@ class AwsLoadOperator(ServiceLoadOperator):
 
 
 class DriverLoadOperator(AwsLoadOperator):
-    """Base of the loads by a ``job_driver``: its ``sparkSubmitParameters`` get what the application
-    is told, as a variable of the driver, and the package by ``--py-files``."""
+    """Base of the loads by a ``job_driver``.
+
+    Its ``sparkSubmitParameters`` get the application's hand-off, as a variable of the driver, and
+    the package by ``--py-files``.
+    """
 
     request_fields = ("job_driver", "configuration_overrides")
     parsers: ClassVar[Mapping[str, Parser]] = {
@@ -153,7 +157,7 @@ class DriverLoadOperator(AwsLoadOperator):
         "job_driver": read_request_of_texts,
     }
     optional_parsers: ClassVar[Mapping[str, Parser]] = {"configuration_overrides": read_mapping}
-    #: What Spark is called in a ``job_driver``, and what begins the settings that are variables of
+    #: The member of a ``job_driver`` for Spark, and the prefix of settings that are variables of
     #: the driver.
     member, variables = "", ""
     #: States of jobs that have not ended.
@@ -162,7 +166,10 @@ class DriverLoadOperator(AwsLoadOperator):
     configuration_overrides: Any
 
     def defer(self, *, trigger: Any, method_name: str, **more: Any) -> Any:
-        """As any load's. How long a job is waited for, says the trigger, which tells it."""
+        """Defer; while a job runs, without Airflow's timeout: the trigger limits the wait itself.
+
+        If it ends the wait, its event says so.
+        """
         if method_name == self.completed_by:
             more.pop("timeout", None)
         super().defer(trigger=trigger, method_name=method_name, **more)
@@ -182,18 +189,20 @@ class DriverLoadOperator(AwsLoadOperator):
         self.client_request_token = str(mark)
 
     def _seen_driver(self, release: str, behind: tuple[Layer, ...], *unseen: str) -> ServiceJob:
-        """Return what is seen of a job by its release and its ``job_driver``.
+        """Read the settings of a job from its release and its ``job_driver``.
 
-        :param behind: configurations of the service, which count where the job says nothing.
+        :param release: the label of the EMR release; ``""`` if it could not be read.
+        :param behind: configurations of the service, for settings that the job does not give.
+        :param unseen: sentences about what could not be read.
         """
         driver = spark_driver(self.job_driver, self.member)
         overrides = self.configuration_overrides
         return seen_by_driver(driver, overrides, release, behind, *unseen)
 
     def _job_runs(self, **where: str) -> Iterator[tuple[str, str]]:
-        """Ids and names of the jobs that have not ended.
+        """Yield the ids and names of the jobs that have not ended.
 
-        :param where: what the service lists jobs of.
+        :param where: the application or cluster whose jobs the service lists.
         """
         pages = self.hook.conn.get_paginator("list_job_runs").paginate(
             states=list(self.unfinished), **where

@@ -1,4 +1,4 @@
-"""Loads by Hadoop's committers, whichever operator submits them."""
+"""Loads by Hadoop's committers, for any operator that submits them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ def read_options(name: str, given: object) -> dict[str, Any]:
 
 
 def asked_of(load: TableLoad, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is asked of the committer; the encryption as the connection has it for tables,
-    unless it is asked for here.
+    """Return the options of the committer, with the connection's encryption as a default.
 
-    :param options: the operator's, which win over the connection's.
+    :param options: of the operator; they win over the connection's.
     """
     # On use: DAG files are parsed by processes that submit nothing.
     from ...orchestration.s3a.configuration import asked_options
@@ -44,9 +43,10 @@ def asked_of(load: TableLoad, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encrypt_records(load: TableLoad, options: Mapping[str, Any]) -> None:
-    """Let the records of a load have the encryption that is asked for its files.
+    """Give the records of a load the same encryption as its files.
 
-    :raises InvalidInputError: an encryption that there is not.
+    :param options: as for :func:`asked_of`.
+    :raises InvalidInputError: there is no such encryption.
     """
     from ...orchestration.s3a.configuration import encryption_of
 
@@ -54,29 +54,31 @@ def encrypt_records(load: TableLoad, options: Mapping[str, Any]) -> None:
 
 
 def loaded_before(load: TableLoad, on_repeat: str) -> dict[str, Any] | None:
-    """Settle what the run's earlier tries have done by Hadoop's committers, whichever it is to use
-    now, as :func:`~.orchestration.s3a.load.loaded_by_s3a` does.
+    """Finish or undo the run's earlier attempts with any of Hadoop's committers.
 
-    :param on_repeat: the operator's.
-    :return: the report where nothing is to be loaded.
+    The committer of the new attempt does not matter, as in
+    :func:`~.orchestration.s3a.load.loaded_by_s3a`.
+
+    :param on_repeat: the operator's argument.
+    :return: the report of an earlier attempt if nothing is to be loaded, else ``None``.
     """
     from ...orchestration.s3a.load import loaded_by_s3a
 
     said = load.handoff
     if load.is_delta:
-        return None  # They write none.
+        return None  # Hadoop's committers do not write Delta tables.
     try:
         with ended_for_good():
             return loaded_by_s3a(load.directories, load.run, said.mode, on_repeat, said.on_conflict)
     except StoreRefusedError:
         if load.committer != NATIVE:
             raise
-        # Who may not look into the ledger has put no try on record there.
+        # With credentials that cannot read the ledger, no attempt was recorded there.
         return None
 
 
 def policy_of(load: TableLoad) -> ConflictPolicy:
-    """Return what a load does about other runs of its partitions."""
+    """Return the policy of a load for other runs of its partitions."""
     # On use: DAG files are parsed by processes that submit nothing.
     from ...orchestration.s3a.conflicts import ConflictPolicy
 
@@ -87,11 +89,11 @@ def policy_of(load: TableLoad) -> ConflictPolicy:
 
 
 def s3a_load_of(load: TableLoad, waiting: RivalWait | None) -> S3ALoad:
-    """Return a new try of a load by one of Hadoop's committers.
+    """Return a new attempt of a load by one of Hadoop's committers.
 
-    :param waiting: how long it waits for other runs of its partitions; ``None``: not at all.
-    :raises InvalidInputError: a policy that they cannot keep to; or a plan has let it settle a
-        conflict, and it comes too late.
+    :param waiting: the wait for other runs of its partitions; ``None``: do not wait.
+    :raises InvalidInputError: a policy that these committers cannot keep; or a plan lets the run
+        settle a conflict, and the run comes too late for it.
     """
     from ...orchestration.s3a.configuration import LoadRequest
     from ...orchestration.s3a.load import S3ALoad
@@ -105,8 +107,10 @@ def s3a_load_of(load: TableLoad, waiting: RivalWait | None) -> S3ALoad:
 
 
 def told(load: TableLoad, s3a_load: S3ALoad) -> TableLoad:
-    """Return a load whose application is told which try it is of. What there is to do about other
-    runs is done by the operator: the application could not."""
+    """Return a load whose hand-off names the attempt, for the application.
+
+    The policies for other runs are taken out of the hand-off: only the operator can carry them out.
+    """
     ours: dict[str, Any] = {"on_conflict": None, "on_superseded": None, "run_rank": None}
     committer = str(s3a_load.load.committer)
     return replace(

@@ -184,9 +184,10 @@ def with_driver_words(
 ) -> dict[str, Any]:
     """Add settings and the package to the ``sparkSubmitParameters`` of a ``job_driver``.
 
-    ``driver`` and ``member`` are as for :func:`spark_driver`, ``settings`` and ``package`` as for
-    :func:`with_words`.
-
+    :param driver: as for :func:`spark_driver`.
+    :param member: as for :func:`spark_driver`.
+    :param settings: as for :func:`with_words`.
+    :param package: as for :func:`with_words`.
     :param overrides: ``configuration_overrides``, which may set :data:`PY_FILES`, too.
     :raises InvalidInputError: as these two functions.
     """
