@@ -1,7 +1,7 @@
-"""One log for each table: the decisions of its jobs in one numbered sequence.
+"""Log of a table: the decisions of its jobs in one numbered sequence.
 
-``tables/`` has what users call; ``layouts/`` says what a log asks of its table. A step is a
-generator of the store's requests, like those of ``committer/commit``.
+``tables/`` has what users call; ``layouts/`` answers the questions that a log asks of its table. A
+step is a generator of the store's requests, like those of ``committer/commit``.
 
 States of a job
 ---------------
@@ -12,19 +12,25 @@ state        what the store shows                         transition            
 absent       no record                                    PUT ``open/J.json``: open       its owner
 open         ``open/J.json``; no entry names J            PUT ``N+1.json``: committed     owner,
                                                                                           publisher
-open         the same                                     PUT an entry with the fence     anybody
-                                                          of J: fenced
-committed    an entry of J; ``open/J.json``               finished; DELETE ``open/J``     anybody
-fenced       an entry with J's fence; ``open/J.json``     DELETE ``jobs/J``, ``open/J``   anybody
-closed       no ``open/J.json``                           none: J commits no more
+open         the same                                     PUT an entry with the fence     any
+                                                          of J: fenced                    process
+committed    an entry of J; ``open/J.json``               finished; DELETE ``open/J``     any
+                                                                                          process
+fenced       an entry with J's fence; ``open/J.json``     DELETE ``jobs/J``, ``open/J``   any
+                                                                                          process
+closed       no ``open/J.json``                           none: J never commits again
 ===========  ===========================================  ==============================  ==========
 
-The log's end is the greatest number of a listing; no missing number says so. An entry goes to the
-number after the last one that was judged, with If-None-Match: it is there once, or another one is.
+The log's end is the greatest number of a listing; a missing number does not show it. A job writes
+its entry at the number after the last entry that it has judged, with If-None-Match. So either its
+entry is there once, or another entry is.
 
-Why it is right: every entry after a job's base is read before the number after it is asked for
-(*what is bound is what was judged*); the number is bound by the store (*one winner*); an answer
-that did not come is asked for again at the same number with the same bytes (*no hole, no double*);
-and a job that others may commit ends by an entry of its own, commit or fence, that all of them
-must pass (*no late birth*).
+Why this is correct:
+
+* A job reads every entry after its base before it writes at the number after them (*what is bound
+  is what was judged*).
+* The store lets one writer have a number (*one winner*).
+* After a lost answer the job writes the same bytes at the same number again (*no hole, no double*).
+* A job that other processes may commit ends by an entry about it, commit or fence, that all of them
+  must read (*no late birth*).
 """

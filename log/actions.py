@@ -1,4 +1,4 @@
-"""Actions: the words of a log entry, as Delta Lake spells them, each a line of JSON.
+"""Actions of a log entry in Delta Lake's format: each is a line of JSON.
 
 =================  =========================================================================
 action             effect on a table's state
@@ -6,14 +6,15 @@ action             effect on a table's state
 ``protocol``       replaces the versions and features that readers and writers must know
 ``metaData``       replaces columns, partition columns, properties
 ``add``            the file is live, with these statistics and tags
-``remove``         the file is not live; a *tombstone* says since when
-``txn``            the application has come to this version
-``domainMetadata`` replaces, or removes, what one domain keeps
-``commitInfo``     none; says who wrote the entry and why. Checkpoints drop it
+``remove``         the file is not live any more; a *tombstone* says since when
+``txn``            the application has reached this version
+``domainMetadata`` replaces or removes the configuration of one domain
+``commitInfo``     none; says who wrote the entry and why. Checkpoints leave it out
 =================  =========================================================================
 
-Other actions (``cdc``, and what a feature that we know not brings) have no effect here: a feature
-that gives them one stands in ``protocol``, whose features are judged by an allow-list.
+Other actions (``cdc``, and those of unknown features) have no effect here. If a feature gives them
+an effect, ``protocol`` names this feature, and tables with features outside an allow-list are
+refused.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 
 from ..committer.errors import RecordDamagedError
 
-#: A tombstone of this time was made by purge: its file is forgotten, and nothing brings it back.
+#: The time of tombstones that purge has made: their files are *forgotten*, never brought back.
 FORGOTTEN = 0
 
 
@@ -34,9 +35,9 @@ class AddFile:
     """A live file.
 
     :param path: a URL relative to the table, or absolute.
-    :param values: the partition's, as text; ``None`` is null.
-    :param modified: milliseconds.
-    :param changes_data: false where the rows were in the table before, as of a compaction.
+    :param values: the partition's values as strings, by column; ``None`` is null.
+    :param modified: Unix milliseconds.
+    :param changes_data: ``False`` if its rows were in the table before, as after a compaction.
     :param statistics: JSON; exact or absent.
     """
 
@@ -51,10 +52,10 @@ class AddFile:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile:
-    """A tombstone.
+    """The tombstone of a removed file.
 
-    :param values: ``None``: the writer did not say.
-    :param removed_at: milliseconds; :data:`FORGOTTEN` for a file that purge deletes.
+    :param values: as of :class:`AddFile`; ``None``: the writer did not record them.
+    :param removed_at: Unix milliseconds; :data:`FORGOTTEN` for a file that purge deletes.
     """
 
     path: str
@@ -67,7 +68,8 @@ class RemoveFile:
 
 @dataclass(frozen=True)
 class AppTransaction:
-    """How far an application has come; ours stand for runs, fences and ranks."""
+    """The version that an application has reached. This package uses transactions for runs, fences,
+    ranks and settlements."""
 
     app: str
     version: int
@@ -94,7 +96,11 @@ class LogMetadata:
 
 @dataclass(frozen=True)
 class LogProtocol:
-    """What a reader and a writer must know. Features: ``None`` where the version has no list."""
+    """The versions and features that readers and writers must support.
+
+    :param reader_features: ``None`` if the reader version has no list of features;
+        ``writer_features`` likewise.
+    """
 
     reader: int = 1
     writer: int = 2
@@ -111,7 +117,7 @@ class DomainMetadata:
 
 @dataclass(frozen=True)
 class CommitInfo:
-    """The origin of an entry, as its writer tells it; no two entries have one ``txnId``."""
+    """The origin of an entry, as its writer records it. Every entry has another ``txnId``."""
 
     members: Mapping[str, Any] = field(default_factory=dict)
 
@@ -127,7 +133,7 @@ Action = (
 
 
 class ActionReader:
-    """A JSON object whose members are read by type; an error names object and member."""
+    """A JSON object whose members are read by type. An error names the object and the member."""
 
     def __init__(self, kind: str, members: Any, key: str) -> None:
         self.kind, self.key = kind, key
@@ -154,7 +160,7 @@ class ActionReader:
         return found
 
     def _check_text(self, name: str, found: str) -> None:
-        """Refuse a string that UTF-8 does not have, which no entry or checkpoint could hold."""
+        """Refuse a string that cannot be encoded as UTF-8: no entry or checkpoint can hold it."""
         if found.isascii():
             return
         try:
@@ -194,7 +200,10 @@ class ActionReader:
         return frozenset(self.texts(name)) if self.has(name) else None
 
     def map(self, name: str, nulls: bool = False) -> dict[str, Any]:
-        """A JSON object of strings; with ``nulls``, also of null. Absent: empty."""
+        """Read a JSON object of strings; an empty one if it is absent.
+
+        :param nulls: values may be null, too.
+        """
         if not self.has(name):
             return {}
         found = self._typed(name, dict, "a JSON object of strings")
@@ -275,15 +284,15 @@ _READERS: Mapping[str, Callable[[ActionReader], Action]] = {
 
 
 def read_action(kind: str, members: Any, key: str) -> Action | None:
-    """Read one action; ``None`` for a kind that has no effect here."""
+    """Read one action; ``None``: its kind has no effect here."""
     read = _READERS.get(kind)
     return read(ActionReader(kind, members, key)) if read else None
 
 
 def read_actions(body: bytes, key: str) -> tuple[Action, ...]:
-    """Read the lines of an entry.
+    """Read the actions of an entry.
 
-    :raises RecordDamagedError: naming the line or the member that cannot be read.
+    :raises RecordDamagedError: a line or member cannot be read; the error names it.
     """
     found = []
     for number, line in enumerate(body.split(b"\n"), 1):
@@ -302,7 +311,7 @@ def read_actions(body: bytes, key: str) -> tuple[Action, ...]:
 
 
 def action_members(action: Action) -> tuple[str, dict[str, Any]]:
-    """The name of an action and its members, as JSON and as a checkpoint's row."""
+    """Return the name of an action and its members, as JSON and as a checkpoint's row have them."""
     match action:
         case AddFile():
             name, members = "add", _add_members(action)
@@ -346,7 +355,7 @@ def _add_members(action: AddFile) -> dict[str, Any]:
 
 
 def _remove_members(action: RemoveFile) -> dict[str, Any]:
-    # A remove that says its partition and size says so in extendedFileMetadata, too.
+    # A remove with partition values and size must also set extendedFileMetadata.
     full = action.values is not None and action.size is not None
     return _present(
         path=action.path,
@@ -385,7 +394,7 @@ def _protocol_members(action: LogProtocol) -> dict[str, Any]:
 
 
 def write_actions(actions: Iterable[Action]) -> bytes:
-    """The bytes of an entry: a line of JSON for each action."""
+    """Return the bytes of an entry: a line of JSON for each action."""
     lines = []
     for action in actions:
         name, members = action_members(action)

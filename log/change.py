@@ -1,14 +1,14 @@
-"""A change: what a job wants to commit, and the actions it becomes on a state.
+"""Changes that jobs commit, and the actions that they become on a state.
 
 =============  ==========================================  =====================================
 verb           members                                     removes
 =============  ==========================================  =====================================
 append         adds                                        none
-replace        adds, ``replaced``                          what is live there as it commits
+replace        adds, ``replaced``                          all files live there at the commit
 merge, delete  adds, ``removes``, ``reads``                exactly these
-rerun          ``former``, ``removes``                     these, too: what its run left before
-compaction     the same, ``changes_data`` false            exactly these
-checkpoint     the same; adds with the tags of sources     exactly these
+rerun          ``former``, ``removes``                     also what its run left before
+compaction     as merge, ``changes_data`` false            exactly these
+checkpoint     as compaction; adds have sources' tags      exactly these
 restore        ``returned``, ``removes``, ``reads`` all    exactly these; brings back tombstones
 repair         those of the entry that was written over    what it removed
 settlement     ``settles``, ``reads``                      none, or those of a restore
@@ -16,8 +16,8 @@ fence          ``fences``                                  none
 purge          ``forgets``                                 none; tombstones become forgotten
 =============  ==========================================  =====================================
 
-One verb, other lists: undo and resolution are changes, too. The entry that
-was read is what is bound: actions are made anew for each number.
+All verbs are one kind of change with different lists; undo and resolution are changes, too. A
+change is bound to the state before its entry, so its actions are built again for each number.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from .settling import settled_in, settled_transactions, settles_as_json
 
 #: The operation of an entry that restores a version.
 RESTORE = "RESTORE"
-#: That of one which commits again what was written over.
+#: The operation of an entry that commits again what another writer has overwritten.
 REPAIR = "REPAIR"
-#: That of one which settles a conflict by rows that are there.
+#: The operation of an entry that settles a conflict by rows that are there.
 SETTLE = "SETTLE"
-#: That of one which puts copies in place of files that lie in a data root.
+#: The operation of an entry that replaces files in a data root by copies.
 CHECKPOINT = "CHECKPOINT"
-#: Those of entries that write rows of files again.
+#: The operations of entries that rewrite rows of files.
 REWRITES = frozenset({"MERGE", "DELETE", "OPTIMIZE"})
 #: The tag of a copy: the path of its source.
 COPY_OF = "copyOf"
-#: Applications of our transactions.
+#: Prefixes of the applications of this package's transactions.
 FENCE, RUN = "zero_rename.fence/", "zero_rename.run/"
 
 
 class Overtaking(StrEnum):
-    """What a replace does where another job has changed its partitions since it opened."""
+    """Policy of a replace whose partitions another job has changed since it opened."""
 
     FAIL = "fail"
     LAST_WINS = "last_wins"
@@ -72,7 +72,11 @@ class Overtaking(StrEnum):
 
 @dataclass(frozen=True)
 class LogBase:
-    """The version that a job's rows were computed from, and of which table; -1: there was none."""
+    """The version that a job's rows were computed from.
+
+    :param version: -1 if there was no table.
+    :param table_id: the table that had this version.
+    """
 
     version: int
     table_id: str | None = None
@@ -80,27 +84,33 @@ class LogBase:
 
 @dataclass(frozen=True)
 class LogChange:
-    """What a job wants to commit.
+    """The change of a table that a job wants to commit.
 
-    :param job: its id, and the entry's ``txnId``: a job has one entry, whoever writes it.
-    :param base: entries after it are judged.
-    :param columns: those that the added files were written by; ``None``: it adds none.
+    :param job: the job's id, and the entry's ``txnId``: a job has one entry, even if another
+        process writes it.
+    :param base: the version that the job has read; entries after it are judged.
+    :param columns: the columns with which the added files were written; ``None``: it adds none.
+    :param removes: the paths of files to remove.
     :param returned: adds that bring back removed files.
-    :param ranks: how new its run is, by partition.
+    :param replaced: the partitions whose live files are all removed.
+    :param reads: the partitions that the rows were computed from.
+    :param ranks: how new the job's run is, by partition.
     :param run: the key under which a run does its work once.
-    :param former: the version of the run's last entry, whose rows this change takes the place of;
-        ``None``: it has none.
+    :param former: the version of the run's last entry, whose rows this change replaces; ``None``:
+        there is none.
+    :param fences: jobs that can no longer commit after this change.
+    :param forgets: tombstones of files that purge deletes.
     :param settles: the conflicts of runs that it settles, by partition.
-    :param owner: who runs it, as the entry tells it.
-    :param told: what the entry says besides for whoever asks what the job did, as JSON.
-    :param emptied: of a restore: ranks that transactions keep of partitions from then on, and
-        kept otherwise before.
-    :param own: jobs of the same application, committed since the base: their entries overtake
-        nothing.
-    :param began: when its job began, by the clock of its driver, in seconds since the epoch;
-        ``None``: just now, or what it adds was there before.
-    :param joins: of a job that makes the table: if another job makes the same table first, this
-        one adds to it, and is judged as any other job.
+    :param owner: the job's owner, as the entry records it.
+    :param told: further members of the entry about what the job did, as JSON.
+    :param emptied: for a restore: the ranks of partitions that transactions have to keep from then
+        on, and that differ from those kept before.
+    :param own: jobs of the same application that committed since the base: their entries are no
+        conflict.
+    :param began: when the job began, by the clock of its driver, in Unix seconds; ``None``: just
+        now, or the files that it adds were there before.
+    :param joins: for a job that makes the table: if another job makes the same table first, this
+        one adds to it, and is judged like any other job.
     """
 
     job: str
@@ -131,8 +141,8 @@ class LogChange:
 
     @property
     def depth(self) -> LogDepth:
-        """What must be known: live files to remove some or to compare ranks, tombstones to bring
-        files back."""
+        """How much of the state must be read: live files to remove some or to compare ranks,
+        tombstones to bring files back."""
         if self.returned or self.forgets:
             return LogDepth.WHOLE
         ranked = self.overtaking is Overtaking.NEWEST_RUN
@@ -144,18 +154,21 @@ class LogChange:
 
     @property
     def isolated(self) -> bool:
-        """Tell whether it is a blind append: nothing that it read or removes can be overtaken."""
+        """True for a blind append: it has read nothing and removes nothing, so it has no conflict
+        with other jobs."""
         return not (self.removes or self.replaced or self.reads or self.returned)
 
     def touched(self, state: LogState) -> Scope:
-        """The partitions of a state that it replaces or adds to."""
+        """Return the partitions that the change replaces or adds to."""
         filled = (state.partition(it) for it in self.adds)
         places = self.replaced.partitions.union(it for it in filled if it is not None)
         return Scope(places, self.replaced.all)
 
     def after_making(self, metadata: LogMetadata, protocol: LogProtocol) -> LogChange:
-        """Return the change for a table that another job has made first: if the table is the one
-        that this job would have made, but for id and time, the change makes none."""
+        """Return the change for a table that another job has made first.
+
+        If that table is the one that this job would have made, except for id and time, the returned
+        change does not make a table."""
         own = self.metadata
         if not self.joins or own is None or self.protocol != protocol:
             return self
@@ -164,7 +177,7 @@ class LogChange:
 
 
 def removed_files(change: LogChange, state: LogState) -> list[AddFile]:
-    """The live files that a change removes from a state."""
+    """Return the live files that a change removes from a state."""
     if not change.replaced:
         return [state.live[path] for path in sorted(change.removes)]
     return [
@@ -175,9 +188,9 @@ def removed_files(change: LogChange, state: LogState) -> list[AddFile]:
 
 
 def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action, ...]:
-    """The entry of a change on a state.
+    """Return the actions of the entry that commits a change on a state.
 
-    :param now: milliseconds, for readers; nothing is decided by it but a tombstone's age.
+    :param now: Unix milliseconds, for readers. It decides nothing except a tombstone's age.
     """
     version, new = state.version + 1, (*change.adds, *change.returned)
     named = {add.path for add in new}
@@ -186,12 +199,12 @@ def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action
         RemoveFile(it.path, now, change.changes_data, it.values, it.size, it.tags) for it in removed
     )
     if change.metadata is not None:
-        state = replace(state, metadata=change.metadata)  # By which its files are named.
+        state = replace(state, metadata=change.metadata)  # The files use its partition columns.
     ranks = ranks_after(state, change.adds, removed, change.replaced, change.ranks)
     if change.settles and change.operation == RESTORE:
-        ranks = dict.fromkeys(ranks, NO_RANKS)  # Its settlement says how new it is.
+        ranks = dict.fromkeys(ranks, NO_RANKS)  # The settlement has the partition's rank.
     elif change.operation == RESTORE:
-        ranks = {**change.emptied}  # The others are kept as they were then.
+        ranks = {**change.emptied}  # Ranks of other partitions come back with the files' tags.
     transactions = [
         *(AppTransaction(FENCE + job, 1, now) for job in sorted(change.fences)),
         *([AppTransaction(RUN + change.run, version, now)] if change.run is not None else []),
@@ -214,8 +227,8 @@ def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action
 
 
 def _ended(change: LogChange, state: LogState, removed: list[AddFile]) -> set[Partition]:
-    """The partitions whose settlement a change ends: another run replaces them, or files of them
-    are restored."""
+    """Return the partitions whose settlement a change ends: another run replaces them, or a restore
+    brings back or removes their files."""
     settled = settled_in(state)
     if not settled:
         return set()
@@ -230,7 +243,7 @@ def _ended(change: LogChange, state: LogState, removed: list[AddFile]) -> set[Pa
 
 def _tagged(change: LogChange, version: int, add: AddFile, ranks: PartitionRanks | None) -> AddFile:
     if change.operation == CHECKPOINT:
-        return add  # Its rows are of the job that wrote the source.
+        return add  # Its tags name the job that wrote the source, and so these rows.
     tags = {**add.tags, "job": change.job, "v": str(version)}
     if ranks is not None and ranks != NO_RANKS:
         tags[TAG] = tag_of(ranks)
@@ -266,5 +279,5 @@ def _info(change: LogChange, state: LogState, now: int, removed: int) -> dict[st
             "owner": dict(change.owner),
         },
     }
-    # A first entry has read none: other engines read the number without a sign.
+    # A first entry has read no version. It cannot say -1: other engines read an unsigned number.
     return info | ({"readVersion": state.version} if state.exists else {})

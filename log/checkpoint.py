@@ -1,9 +1,10 @@
-"""Checkpoints: the whole state after a version, as rows of Parquet in Delta's classic form.
+"""Checkpoints of a log: the whole state after a version, as Parquet in Delta's classic form.
 
-A checkpoint adds no truth: entries before it may go once it is there. It is made of the checkpoint
-before and the entries since, never of an ``N.crc``, which has no tombstones and may lack
-transactions. Written whole under a name that tells its version; a cut one is not believed, and the
-one before is taken. ``_last_checkpoint`` is a hint: a wrong one costs a listing.
+A checkpoint says nothing new, but entries before it may be deleted once it is there. It is made of
+the checkpoint before it and the entries since, never of an ``N.crc``, which has no tombstones and
+may lack transactions. It is written in one piece, under a name with its version. If it is
+truncated, it is ignored, and the one before is used. ``_last_checkpoint`` is a hint: a wrong hint
+costs one listing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .file_columns import ADD, ROWS, chunks, read_adds
 from .partitions import PartitionChoice
 from .replay import LogState
 
-#: Members that few rows have.
+#: Kinds of actions that have few rows, unlike ``add``.
 _FEW = ("protocol", "metaData", "txn", "domainMetadata", "remove")
 _MAPS = ("partitionValues", "tags", "configuration", "options")
 _TEXT, _LONG, _BOOL = pa.string(), pa.int64(), pa.bool_()
@@ -70,8 +71,8 @@ SCHEMA = pa.schema(
 
 
 def _few_rows(state: LogState, kept_since: int) -> Iterator[Action]:
-    """The actions of a checkpoint but its live files; tombstones that nothing brings back any more
-    are left out."""
+    """Yield the actions of a checkpoint except its live files. Tombstones whose files cannot be
+    brought back any more are left out."""
     if state.removed is None or not state.all_transactions:
         raise ValueError("a checkpoint needs the whole state")
     assert state.protocol is not None
@@ -88,12 +89,12 @@ def _few_rows(state: LogState, kept_since: int) -> Iterator[Action]:
 def _as_row(action: Action) -> dict[str, Any]:
     name, members = action_members(action)
     if isinstance(action, RemoveFile):
-        members["dataChange"] = False  # As the format wants it.
+        members["dataChange"] = False  # The format demands this of tombstones in checkpoints.
     return {name: _with_pairs(members)}
 
 
 def _with_pairs(members: dict[str, Any]) -> dict[str, Any]:
-    """Members with maps as pairs, which Arrow takes."""
+    """Return the members with maps as lists of pairs, the form that Arrow accepts."""
     changed = {}
     for name, value in members.items():
         if name in _MAPS:
@@ -106,11 +107,11 @@ def _with_pairs(members: dict[str, Any]) -> dict[str, Any]:
 def write_checkpoint(
     state: LogState, kept_since: int, files: Iterable[pa.StructArray]
 ) -> tuple[bytes, bytes]:
-    """Write the Parquet of a whole state, and the body of the ``_last_checkpoint`` that names it.
+    """Return the Parquet of a whole state, and the body of the ``_last_checkpoint`` that names it.
 
-    :param state: its files are not looked at.
-    :param kept_since: milliseconds; tombstones that are older are left out.
-    :param files: the live files, as the member ``add`` has them.
+    :param state: the state; its live files are not used.
+    :param kept_since: Unix milliseconds; older tombstones are left out.
+    :param files: the live files, as columns of the member ``add``.
     """
     out, rows, adds = io.BytesIO(), 0, 0
     with pq.ParquetWriter(out, SCHEMA, compression="snappy") as writer:
@@ -134,10 +135,10 @@ def write_checkpoint(
 def read_checkpoint(
     body: bytes, key: str, choice: PartitionChoice | None = None
 ) -> Iterator[Action]:
-    """Read the actions of one part of a checkpoint, tombstones before files.
+    """Yield the actions of one part of a checkpoint, tombstones before files.
 
-    :param choice: only these files are read, and no tombstones; ``None``: all.
-    :raises RecordDamagedError: it is cut, or not Parquet, or a row cannot be read.
+    :param choice: read only these files, and no tombstones; ``None``: all.
+    :raises RecordDamagedError: it is truncated or not Parquet, or a row cannot be read.
     """
     yield from _few(body, key, [it for it in _FEW if it != "remove" or choice is None])
     with damage_named(key):
@@ -146,7 +147,7 @@ def read_checkpoint(
 
 
 def read_all_but_files(body: bytes, key: str) -> Iterator[Action]:
-    """Read the actions of one part of a checkpoint but its live files.
+    """Yield the actions of one part of a checkpoint except its live files.
 
     :raises RecordDamagedError: as :func:`read_checkpoint`.
     """
@@ -154,7 +155,7 @@ def read_all_but_files(body: bytes, key: str) -> Iterator[Action]:
 
 
 def read_add_columns(body: bytes, key: str) -> Iterator[pa.StructArray]:
-    """Read the live files of one part of a checkpoint, as columns of some rows each; rows of other
+    """Yield the live files of one part of a checkpoint, as columns of some rows each. Rows of other
     actions are null.
 
     :raises RecordDamagedError: as :func:`read_checkpoint`.
@@ -184,7 +185,7 @@ def _parquet(body: bytes, key: str) -> pq.ParquetFile:
 
 
 def _without_views(column: Any) -> Any:
-    """Turn members of Arrow's view types, which few of its functions take, into plain ones."""
+    """Cast members of Arrow's view types to plain types: few of its functions accept views."""
     plain = _plain(column.type)
     return column if plain == column.type else column.cast(plain)
 
@@ -203,9 +204,9 @@ def _plain(kind: Any) -> Any:
 
 @contextmanager
 def damage_named(key: str) -> Iterator[None]:
-    """Name the checkpoint that Arrow cannot read in the block.
+    """Turn Arrow's errors in the block into one that names the checkpoint.
 
-    :raises RecordDamagedError: it cannot.
+    :raises RecordDamagedError: Arrow cannot read the checkpoint.
     """
     try:
         yield
@@ -240,7 +241,7 @@ def _with_dicts(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_hint(body: bytes) -> int:
-    """The version that ``_last_checkpoint`` names; 0, the log's beginning, where it tells none."""
+    """Return the version that ``_last_checkpoint`` names; 0, the log's start, if it is invalid."""
     try:
         version = json.loads(body)["version"]
     except (ValueError, RecursionError, KeyError, TypeError):

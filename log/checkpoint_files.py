@@ -1,9 +1,9 @@
-"""Files of a state that stay columns, from one checkpoint into the next: there may be a million.
+"""Live files of a checkpoint, kept as columns for the next one: there may be a million.
 
 ===================================  ==========================
 a file                               in the next checkpoint
 ===================================  ==========================
-of the checkpoint before             as it stands there, unless
+in the checkpoint before             unchanged, unless it is
 removed by an entry since            left out
 added by an entry since, and live    as the entry has it
 ===================================  ==========================
@@ -27,10 +27,10 @@ from .replay import LogState
 class CheckpointFiles:
     """The live files of a state, as columns.
 
-    :param parts: bodies of the checkpoint that it is made of, by key.
-    :param gone: paths that entries since have removed, or added again.
-    :param removed: paths of its other tombstones.
-    :param since: files that they have added and that are live.
+    :param parts: the bodies of the checkpoint that the state is made of, by key.
+    :param gone: paths that entries since the checkpoint have removed, or added again.
+    :param removed: paths of the state's other tombstones.
+    :param since: live files that entries since the checkpoint have added.
     """
 
     parts: Mapping[str, bytes]
@@ -39,9 +39,10 @@ class CheckpointFiles:
     since: tuple[AddFile, ...]
 
     def columns(self) -> Iterator[pa.StructArray]:
-        """Read them, some rows at once.
+        """Yield the files, some rows at a time.
 
-        :raises RecordDamagedError: the checkpoint cannot be read, or a file is live and removed.
+        :raises RecordDamagedError: the checkpoint cannot be read, or has a file that is both live
+            and removed.
         """
         for key, body in self.parts.items():
             with damage_named(key):
@@ -51,14 +52,14 @@ class CheckpointFiles:
 
 
 class CheckpointParts:
-    """The parts of checkpoints that were read, whose files are not yet."""
+    """Parts of checkpoints whose files have not been read yet; all other actions have."""
 
     def __init__(self) -> None:
         self._bodies: dict[str, bytes] = {}
         self._removed: dict[str, dict[str, RemoveFile]] = {}
 
     def read(self, body: bytes, key: str) -> Iterator[Action]:
-        """Read all but the files of a part, and keep it."""
+        """Yield the actions of a part except its live files, and keep the part."""
         self._bodies[key] = body
         removed = self._removed[key] = {}
         for action in read_all_but_files(body, key):
@@ -67,11 +68,11 @@ class CheckpointParts:
             yield action
 
     def files(self, folder: LogFolder, state: LogState) -> CheckpointFiles:
-        """The live files of a state that was made of these parts and the entries since.
+        """Return the live files of a state that was made of these parts and the entries since.
 
-        :param state: with tombstones; of its files it has those that entries have added.
+        :param state: it has tombstones; its ``files`` are those that the entries have added.
         """
-        # Where a checkpoint is damaged, parts of an older one were read after it.
+        # If a checkpoint was damaged, parts of an older one were read after it.
         keys = [it for it in self._bodies if folder.is_checkpoint(it, state.checkpoint)]
         before = {path: it for key in keys for path, it in self._removed[key].items()}
         removed = state.removed or {}

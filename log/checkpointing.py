@@ -1,4 +1,4 @@
-"""Making a checkpoint, after a commit and outside of it: failing here loses nothing."""
+"""Creation of checkpoints, after a commit and outside of it: a failure here loses nothing."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .replay import LogState
 
 
 def make_checkpoint(layout: LogLayout, now: int) -> Step[int | None]:
-    """Write a checkpoint of the present state; return its version, ``None`` if it is not certain.
+    """Write a checkpoint of the present state; return its version, or ``None`` if that is unsure.
 
-    The hint is written once the checkpoint is known to be there: a hint of one that is not would
-    make other engines fail. Where an entry was written over meanwhile, the checkpoint is taken
-    away again. One that is there and sound stays as it is: its age proves which entries came into
-    numbers that others had cleaned.
+    The hint is written only after the checkpoint is known to be there: other engines fail on a hint
+    at a missing checkpoint. If an entry was overwritten meanwhile, the checkpoint is deleted again.
+    A sound checkpoint that is there already is not written again: its age proves which entries
+    were written at numbers that other engines had cleaned.
 
-    :param now: milliseconds, by the store's clock.
-    :raises TableMismatchError: the table has a feature that is not written here.
+    :param now: Unix milliseconds, by the store's clock.
+    :raises TableMismatchError: the table has a feature that this package cannot write.
     """
     opened, files = yield from open_as_columns(layout)
     is_there = opened.state.exists and opened.state.checkpoint == opened.state.version
     try:
         made = _checkpoint_of(layout, opened, files.columns(), now)
     except RecordDamagedError:
-        # The checkpoint before is damaged, and the entries that it was made of may be there. Or it
-        # has a file as both live and removed: a state by objects has it once.
+        # The checkpoint before is damaged, but the entries that it was made of may still be there.
+        # Or it has a file that is both live and removed: a state of objects has it only once.
         opened = yield from open_log(layout, LogDepth.WHOLE)
         made = _checkpoint_of(layout, opened, adds_as_columns(opened.state.live.values()), now)
         is_there = False
@@ -46,12 +46,12 @@ def _checkpoint_of(
 ) -> tuple[bytes, bytes] | None:
     """Build the bodies of a checkpoint and of its hint; ``None``: the state is not certain.
 
-    :param files: its live files.
+    :param files: the state's live files, as columns.
     """
     state = opened.state
     if not state.exists or opened.overwritten:
         return None
-    # What a feature keeps in actions that are not known here would be lost with its entries.
+    # An unknown feature may have actions of its own, which would be lost with the entries.
     layout.check_writable(state, removes_rows=False)
     return write_checkpoint(state, now - int(layout.retention(state) * 1000), files)
 
@@ -69,8 +69,8 @@ def _put(layout: LogLayout, state: LogState, body: bytes, hint: bytes) -> Step[i
 
 
 def _is_written_over(layout: LogLayout, state: LogState) -> Step[bool]:
-    """Tell whether somebody has written over an entry that a state was made of, since it was read:
-    readers of a checkpoint would see what is lost, and not what is there."""
+    """Return whether an entry of the state was overwritten since it was read. Then readers of the
+    checkpoint would see the lost entry instead of the present one."""
     listed = yield from list_log(layout.folder, min(state.etags, default=state.version))
     return any(
         version in listed.entries and listed.entries[version].etag != etag

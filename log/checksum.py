@@ -1,16 +1,16 @@
-"""``N.crc``: the state after entry N in one small object, so that opening needs no replay.
+"""Checksum file ``N.crc``: the state after entry N in one small object, to open without a replay.
 
 =============================  =====================================  ===========================
-written by                     believed if                            else
+written by                     used if                                otherwise
 =============================  =====================================  ===========================
 this package                   the ETags that it names are those      a writer without conditions
                                that the listing shows                 has overwritten an entry
 another engine                 its ``txnId`` is that of ``N.json``    the same
 =============================  =====================================  ===========================
 
-Delta's own members are complete or absent, since other engines take them for complete; what is
-ours (ETags, the newest transactions, the entry itself) lies in a member of its own, which they
-ignore.
+Members that Delta defines are complete or absent, since other engines assume that they are
+complete. This package's data (ETags, the newest transactions, the entry itself) lies in a member of
+its own, which other engines ignore.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from .ranks import standing_ranks
 from .replay import LogState
 from .settling import standing
 
-#: Live files that a checksum file names at the most.
+#: How many live files a checksum file names at most.
 FILES = 400
-#: Actions of the entry that it keeps at the most: a replace of 365 partitions has two or three
-#: times as many.
+#: How many actions of the entry it keeps at most. A replace of 365 partitions has two or three
+#: times 365.
 ACTIONS = 2_000
 #: The member with the actions of the entry.
 KEPT = "entry"
-#: Transactions that it names at the most, the newest; settlements that stand besides.
+#: How many transactions it names at most: the newest. Settlements that stand come in addition.
 TRANSACTIONS = 1_000
-#: Partitions without a file whose ranks it names besides, at the most.
+#: For how many partitions without files it also names ranks, at most.
 RANKED = 1_000
 
 
 def write_checksum(state: LogState, entry: LogEntry) -> bytes | None:
-    """The checksum file of a state; ``None`` where the counts that it must have are not known.
+    """Return the checksum file of a state; ``None``: the counts that it must have are unknown.
 
-    :param entry: the state's newest, whose actions it keeps where they are few: should a writer
-        without conditions write over the entry, they tell what it was.
+    :param entry: the state's newest entry. If it has few actions, the file keeps them: they show
+        what the entry was if a writer without conditions overwrites it.
     """
     if state.count is None or state.protocol is None or state.metadata is None:
         return None
@@ -86,7 +86,10 @@ def write_checksum(state: LogState, entry: LogEntry) -> bytes | None:
 
 
 def keeps_actions(body: bytes | None, entry: LogEntry) -> bool:
-    """Tell whether a checksum file of an entry keeps its actions."""
+    """Return whether the checksum file of an entry keeps the entry's actions.
+
+    :param body: the file; ``None``: there is none.
+    """
     return body is not None and _is_kept(entry)
 
 
@@ -95,15 +98,15 @@ def _is_kept(entry: LogEntry) -> bool:
 
 
 def kept_actions(entry: LogEntry) -> list[dict[str, Any]]:
-    """The actions of an entry, as JSON."""
+    """Return the actions of an entry, as JSON."""
     return [dict([action_members(it)]) for it in entry.actions]
 
 
 @dataclass(frozen=True)
 class ReadChecksum:
-    """A checksum file.
+    """A checksum file as it was read.
 
-    :param etags: ``None``: another engine wrote it.
+    :param etags: the ETags of entries, by version; ``None``: another engine wrote the file.
     """
 
     state: LogState
@@ -111,7 +114,7 @@ class ReadChecksum:
     etags: Mapping[int, str] | None
 
     def overwritten(self, listed: ListedLog) -> tuple[int, ...]:
-        """Versions whose entry is no longer the one that the checksum file was made of."""
+        """Return the versions whose entries have changed since the checksum file was written."""
         named = self.etags or {}
         return tuple(
             version
@@ -121,9 +124,9 @@ class ReadChecksum:
 
 
 def read_checksum(found: Found, version: int) -> ReadChecksum | None:
-    """Read a checksum file; ``None`` where it lacks what an opening needs, or cannot be read.
+    """Read a checksum file; ``None``: it is damaged, or lacks what an opening needs.
 
-    No answer depends on one: what it would tell is in checkpoint and entries, too.
+    No answer depends on such a file: the checkpoint and the entries have the same information.
     """
     try:
         members = json.loads(found.body)

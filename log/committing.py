@@ -1,4 +1,4 @@
-"""Commit: judge what came since the base, write the entry, and again until the number is won.
+"""Commit of a change: judge the entries since the base, then write; repeat until a number is won.
 
 ::
 
@@ -8,9 +8,10 @@
                                                 ├── listing too old: opened anew, judged, again
                                                 └── no answer: unknown
 
-Before each PUT the state that the entry is made of has every entry below its number, each judged.
-So what was checked is what the entry is bound to, absence of a table (base -1) included. Once an
-entry may be in the log, whatever fails after it is told as *unknown*, never as *refused*.
+Before each PUT the state that the entry is made of includes every entry below its number, and each
+of these was judged. So the entry is bound to exactly what was checked, also to the absence of a
+table (base -1). Once an entry may be in the log, every later failure is reported as *unknown*,
+never as *refused*.
 """
 
 from __future__ import annotations
@@ -41,21 +42,22 @@ from .replay import LogState, replay
 from .searching import RunDone, find_run
 from .vacuum import check_not_vacuumed
 
-#: Numbers that are asked for before one gives up.
+#: How many numbers a job tries before it gives up.
 _NUMBERS = 1_000
-#: Seconds from which on a listing is too old to go by.
+#: The age in seconds from which on a listing is too old to rely on.
 _OLD = 60.0
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class EntryCommitted:
-    """The job's entry is in the log.
+    """A job's entry that is in the log.
 
-    :param state: after it; ``None`` where somebody else wrote the entry, or others came after.
-    :param met: numbers that it lost to entries of others before.
-    :param overwritten: versions, this one perhaps, whose entry a writer without conditions has
-        overwritten since.
+    :param state: the state after it; ``None`` if another process wrote the entry, or its answer
+        came late.
+    :param met: how many numbers the job lost to entries of other jobs before.
+    :param overwritten: versions whose entries a writer without conditions has overwritten since;
+        this entry may be one of them.
     """
 
     entry: LogEntry
@@ -67,11 +69,12 @@ class EntryCommitted:
 def commit_change(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
 ) -> Step[EntryCommitted | RunDone]:
-    """Commit a change, or say why it does not stand.
+    """Commit a change.
 
-    :param now: milliseconds, for the entry's readers.
-    :raises RefusedError: it is not in the log and will not be.
-    :raises CommitStateUnknownError: it may be in the log, or come.
+    :param now: Unix milliseconds, for the entry's readers.
+    :return: the job's entry; or what an earlier attempt of its run has committed.
+    :raises RefusedError: the change is not in the log and never will be.
+    :raises CommitStateUnknownError: the change may be in the log, or may still arrive there.
     """
     try:
         return (yield from _commit(layout, opened, change, now))
@@ -90,11 +93,12 @@ def _commit(
     if change.run is not None:
         done = yield from find_run(layout, opened.state, change.run, change.job)
         if done is not None and done.version != change.former:
-            # Entries since the base may have the very entry of this job, by a publisher.
+            # The entries since the base may include this job's own, written by a publisher.
             yield from _judge_since(layout, change, opened.state)
             return done
     if FENCE + change.job in opened.state.transactions:
-        # Its record is there before its base is read: the fence may be at or below the base.
+        # A job can be fenced as soon as it has an open record, which is before it reads its base.
+        # So the fence may be at or below the base.
         raise JobFencedError("The job was declared dead. It was not committed.", job=change.job)
     change, since = yield from _judge_since(layout, change, opened.state)
     state, listed_at, contention = opened.state, opened.listed_at, CALM
@@ -128,11 +132,12 @@ def _commit(
 
 
 def _as_it_is_now(layout: LogLayout, opened: OpenedLog) -> Step[OpenedLog]:
-    """Bring a state up to date whose listing is old: one request, and one for each entry since.
+    """Open the log again if its listing is old: one request, and one for each entry since.
 
-    The table may have been deleted and made anew: an entry behind the end of its log could be read
-    by nobody, and one within it would be of another table. Where others clean the log, a deadline
-    of its own binds the number (:data:`.opening.FRESH`).
+    The table may have been deleted and made again. Then no reader would see an entry after the end
+    of the new log, and an entry within it would be one of another table. If other engines clean the
+    log, this is not needed: there a deadline bounds the age of the listing
+    (:data:`.opening.FRESH`).
     """
     is_bound = not opened.state.exists or layout.cleaned_by_others(opened.state)
     if is_bound or (yield from Clock()) < opened.listed_at + _OLD:
@@ -141,17 +146,17 @@ def _as_it_is_now(layout: LogLayout, opened: OpenedLog) -> Step[OpenedLog]:
 
 
 def _lacks_ranks(state: LogState, change: LogChange) -> bool:
-    """Tell whether a state does not show all transactions, which may keep ranks of partitions."""
+    """Return whether a state may lack transactions with ranks that the change needs."""
     return change.overtaking is Overtaking.NEWEST_RUN and not state.all_transactions
 
 
 def _depth(state: LogState, change: LogChange) -> LogDepth:
-    """How much of the log a commit must know, as far as a state shows it."""
+    """Return how much of the log a commit must read."""
     return LogDepth.WHOLE if _lacks_ranks(state, change) else change.depth
 
 
 def depth_of(state: LogState) -> LogDepth:
-    """How much of a state was read."""
+    """Return how much of the log was read for a state."""
     if state.files is None:
         return LogDepth.BLIND
     if not state.all_files:
@@ -161,8 +166,8 @@ def depth_of(state: LogState) -> LogDepth:
 
 
 def _open_for(layout: LogLayout, change: LogChange, depth: LogDepth) -> Step[OpenedLog]:
-    """Open the log as a change needs it: of very many files those alone that lie in partitions
-    which it touches, where it names no others."""
+    """Open the log as a change needs it. If there are very many files, read only those in the
+    partitions that it touches, unless it names files or replaces the whole table."""
     if depth is not LogDepth.FILES or change.removes or change.replaced.all:
         return (yield from open_log(layout, depth))
     return (yield from open_with_files(layout, lambda state: change.touched(state).has))
@@ -171,7 +176,7 @@ def _open_for(layout: LogLayout, change: LogChange, depth: LogDepth) -> Step[Ope
 def _judged(
     change: LogChange, state: LogState, entries: Iterable[LogEntry]
 ) -> tuple[LogChange, LogState]:
-    """Judge entries in turn; return the change as it stands after them, and the state."""
+    """Judge entries in turn; return the change as they modify it, and the state after them."""
     for entry in entries:
         change = _judge_next(change, state, entry)
         state = replay(state, [entry])
@@ -179,13 +184,13 @@ def _judged(
 
 
 def _judge_next(change: LogChange, before: LogState, entry: LogEntry) -> LogChange:
-    """Judge an entry; return the change as it stands after it.
+    """Judge an entry; return the change as the entry modifies it.
 
     :param before: the state before the entry.
     """
     if entry.version == 0 and (made := entry.of(LogMetadata)) and (by := entry.of(LogProtocol)):
         change = change.after_making(made[0], by[0])
-        # Partitions of a table that is not the job's own say nothing to it.
+        # If it is not the table that the job would have made, its partitions are not compared.
         before = replace(before, metadata=made[0] if change.metadata is None else None)
     change = follow_copies(change, entry)
     judge(change, before, entry)
@@ -195,8 +200,8 @@ def _judge_next(change: LogChange, before: LogState, entry: LogEntry) -> LogChan
 def _judge_since(
     layout: LogLayout, change: LogChange, state: LogState
 ) -> Step[tuple[LogChange, list[LogEntry]]]:
-    """Judge the entries between the base and the state that was opened; return the change as it
-    stands after them, and them."""
+    """Judge the entries between the base and an opened state; return the change as they modify it,
+    and these entries."""
     if change.base.version > state.version:
         raise CommitConflictError(
             f"The job has read version {change.base.version}, and the table's newest is "
@@ -210,8 +215,10 @@ def _judge_since(
 def _judge_between(
     layout: LogLayout, change: LogChange, before: LogState, state: LogState
 ) -> Step[tuple[LogChange, list[LogEntry]]]:
-    """Read and judge the entries between two states; return the change as it stands after them,
-    and these entries. Partitions are told by the columns before; without any, by those after."""
+    """Read and judge the entries between two states; return the change as they modify it, and
+    these entries.
+
+    Partitions are identified by the columns of the state before; if it has none, by those after."""
     before = before if before.metadata is not None else replace(before, metadata=state.metadata)
     versions = range(before.version + 1, state.version + 1)
     if not versions:
@@ -237,7 +244,7 @@ def _judge_between(
 
 
 def check_state(layout: LogLayout, change: LogChange, state: LogState) -> None:
-    """Refuse a change that does not fit the very state that its entry is made of."""
+    """Refuse a change that does not fit the state that its entry is made of."""
     if not state.exists:
         if change.metadata is None or change.protocol is None:
             raise TableNotFoundError(
@@ -296,7 +303,7 @@ def _unknown(change: LogChange, cause: str) -> CommitStateUnknownError:
 
 
 def _sent(change: LogChange, look: Step[T]) -> Step[T]:
-    """Look at what became of an entry that was sent; where the look fails, nobody knows."""
+    """Carry out a check of an entry that was sent. If the check fails, the outcome is unknown."""
     try:
         return (yield from look)
     except OutcomeUnknownError:
@@ -308,7 +315,7 @@ def _sent(change: LogChange, look: Step[T]) -> Step[T]:
 def _find_late(
     layout: LogLayout, change: LogChange, version: int, deadline: float | None
 ) -> Step[EntryCommitted]:
-    """Look for an entry that was sent and not answered: only it itself is proof."""
+    """Find an entry that was sent without an answer. Only the entry itself proves the commit."""
     (entry,) = yield from read_entries(layout.folder, [version])
     if entry is None or entry.txn_id != change.job:
         raise _unknown(change, "no answer within the hour in which its number is safe")
@@ -319,7 +326,7 @@ def _find_late(
 def _confirm(
     layout: LogLayout, change: LogChange, version: int, deadline: float | None
 ) -> Step[None]:
-    """Look whether an entry whose answer came late is in the log, and not in the void."""
+    """Check that an entry whose answer came late is in the log, and not at a cleaned number."""
     if deadline is None or (yield from Clock()) < deadline:
         return
     listed = yield from list_log(layout.folder)

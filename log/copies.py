@@ -1,18 +1,18 @@
-"""Copies: files that a checkpoint has moved to the table's own place, and who meets them.
+"""Copies of files that a checkpoint has moved from a data root into the table's own folder.
 
 ========================================  ====================================================
-a change that a checkpoint meets          then
+a change after the checkpoint             then
 ========================================  ====================================================
-removes a file that it has copied         removes the copy instead, and stands
-brings back a file that it has copied     leaves the copy where it is, or brings it back; or
-                                          the file, where it alone is kept
-removes files by their partition          removes the copy with what else lies there
+removes a file that was copied            removes the copy instead; no conflict
+brings back a file that was copied        keeps the copy if it is live, or brings it back; or
+                                          the file, if only that is kept
+removes files by their partition          removes the copy with all other files there
 is a checkpoint of the same file          conflict: one copy is enough
 ========================================  ====================================================
 
-A copy has its source's bytes, statistics and tags, so that its job, version and ranks are those of
-its rows; one tag more names the source. Bytes are the same, so whoever has read the source has read
-the copy.
+A copy has the bytes, statistics and tags of its source, so the tags name the job, version and ranks
+of its rows. One more tag names the source. A job that has read the source has read the copy, since
+the bytes are the same.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .replay import LogState
 
 
 def copy_of(add: AddFile, path: str) -> AddFile:
-    """The copy of a live file at another path."""
+    """Return a copy of a live file at another path."""
     return replace(add, path=path, changes_data=False, tags={**add.tags, COPY_OF: add.path})
 
 
 def copies_in(entry: LogEntry) -> dict[str, AddFile]:
-    """The copies that an entry has put in place of files, by the path of their source."""
+    """Return the copies by which an entry has replaced files, by the paths of these files."""
     if entry.operation != CHECKPOINT:
         return {}
     removed = {it.path for it in entry.of(RemoveFile)}
@@ -41,8 +41,8 @@ def copies_in(entry: LogEntry) -> dict[str, AddFile]:
 
 
 def with_copies(files: Iterable[AddFile], state: LogState) -> dict[str, AddFile]:
-    """Put, in place of each file that is not live, the live one that has its rows, if there is one;
-    return all by path."""
+    """Return files by path, each that is not live replaced by the live file with the same rows, if
+    there is one."""
     wanted = [*files]
     gone = {source_of(it) for it in wanted if it.path not in state.live}
     live = {source: it for it in state.live.values() if (source := source_of(it)) in gone}
@@ -51,11 +51,11 @@ def with_copies(files: Iterable[AddFile], state: LogState) -> dict[str, AddFile]
 
 
 def removed_copies(files: Iterable[AddFile], state: LogState) -> dict[str, list[AddFile]]:
-    """Find the removed files that have the rows of some files, by the path of those: the file, its
-    copies or its source, the last one that was removed first.
+    """Find removed files with the same rows as given files: the file, its copies or its source.
 
-    :param state: with its tombstones.
-    :return: none of those that purge has forgotten.
+    :param state: a state with tombstones.
+    :return: by the path of each given file, the last removed first; without files that purge has
+        forgotten.
     """
     wanted = {it.path: it for it in files}
     families: dict[str, list[RemoveFile]] = {source_of(it): [] for it in wanted.values()}
@@ -69,7 +69,7 @@ def removed_copies(files: Iterable[AddFile], state: LogState) -> dict[str, list[
             families[source].append(tombstone)
     found = {}
     for path, it in wanted.items():
-        # Another engine's tombstone may lack the tags that say whose copy it was.
+        # A tombstone by another engine may lack the tag that names the source of a copy.
         same = [*families[source_of(it)], *([by_path[path]] if path in by_path else [])]
         same.sort(key=lambda tombstone: (tombstone.removed_at, COPY_OF in tombstone.tags))
         found[path] = [_moved(it, tombstone.path) for tombstone in reversed(same)]
@@ -82,14 +82,14 @@ def source_of(file: AddFile | RemoveFile) -> str:
 
 
 def _moved(add: AddFile, path: str) -> AddFile:
-    """A file as it is in another place: there is a copy of it, or its source."""
+    """Return a file under the path of its copy or of its source."""
     tags, source = {**add.tags}, source_of(add)
     tags.pop(COPY_OF, None)
     return replace(add, path=path, tags=tags if path == source else {**tags, COPY_OF: source})
 
 
 def follow_copies(change: LogChange, entry: LogEntry) -> LogChange:
-    """Let a change remove the copies that an entry since its base has put in place of files."""
+    """Return a change that removes the copies instead of files that an entry has moved."""
     if change.operation == CHECKPOINT or not change.removes:
         return change
     moved = {source: it.path for source, it in copies_in(entry).items() if source in change.removes}

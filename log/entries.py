@@ -1,9 +1,9 @@
-"""Entries and the names of what lies in a log's folder.
+"""Entries of a log, and the names of the objects in its folder.
 
-A log is a folder of numbered objects. ``N.json`` is an *entry*: the decision of one job, whole.
-``N.crc`` is the state after it in few bytes, ``N.checkpoint.parquet`` the whole state after it,
-``_last_checkpoint`` a hint where the newest checkpoint was once. An entry is written with
-If-None-Match, once, and never changed.
+A log is a folder of numbered objects. ``N.json`` is an *entry*: the whole decision of one job.
+``N.crc`` is the state after it in few bytes, ``N.checkpoint.parquet`` the whole state after it.
+``_last_checkpoint`` is a hint at the newest checkpoint, and may be outdated. An entry is written
+once, with If-None-Match, and never changed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from ..committer.store.requests import Found, ListedObject
 from .actions import Action, AddFile, AppTransaction, CommitInfo, RemoveFile, read_actions
 
 A = TypeVar("A")
-#: Bytes of an entry that is read. Ours of 100,000 files has a quarter of it.
+#: The greatest size in bytes of an entry that is read. An entry of this package with 100,000 files
+#: has a quarter of it.
 ENTRY_BYTES = 256 * 1024 * 1024
-#: Our part of a ``commitInfo``.
+#: This package's member of a ``commitInfo``.
 OURS = "zeroRename"
-#: Seconds by which stores round the times of objects, and their nodes differ.
+#: Seconds by which times of objects may be wrong: stores round them, and their nodes differ.
 SLACK = 5.0
 _NAME = re.compile(
     r"(\d{20})\.(json|crc|checkpoint\.parquet|checkpoint\.(\d{10})\.(\d{10})\.parquet)"
@@ -49,7 +50,7 @@ class LogFolder:
         return f"{self.prefix}{version:020d}.checkpoint.parquet"
 
     def is_checkpoint(self, key: str, version: int) -> bool:
-        """Tell whether an object is the checkpoint of a version, or a part of it."""
+        """Return whether an object is the checkpoint of a version, or a part of it."""
         return key.startswith(f"{self.prefix}{version:020d}.checkpoint.")
 
     @property
@@ -57,7 +58,7 @@ class LogFolder:
         return f"{self.prefix}_last_checkpoint"
 
     def before(self, version: int) -> str:
-        """The greatest key that is smaller than all of a version."""
+        """Return a key that sorts right before all objects of a version."""
         return f"{self.prefix}{version:020d}"
 
 
@@ -83,7 +84,7 @@ class LogEntry:
 
     @property
     def ours(self) -> dict[str, Any]:
-        """Our part of the ``commitInfo``; empty where another writer made the entry."""
+        """This package's part of the ``commitInfo``; empty if another writer made the entry."""
         found = self.info.members.get(OURS)
         return found if isinstance(found, dict) else {}
 
@@ -98,7 +99,7 @@ class LogEntry:
 
     @property
     def changes(self) -> tuple[AddFile | RemoveFile, ...]:
-        """Adds and removes that change rows, so none of a compaction."""
+        """Adds and removes that change rows; so none of a compaction."""
         both = (*self.of(AddFile), *self.of(RemoveFile))
         return tuple(action for action in both if action.changes_data)
 
@@ -109,7 +110,7 @@ class LogEntry:
 def read_entry(found: Found, version: int) -> LogEntry:
     """Read an entry.
 
-    :raises RecordDamagedError: it is not an entry, or too big for one.
+    :raises RecordDamagedError: the object is not an entry, or is too big.
     """
     if found.size > ENTRY_BYTES or len(found.body) > ENTRY_BYTES:
         raise RecordDamagedError(
@@ -125,9 +126,9 @@ def read_entry(found: Found, version: int) -> LogEntry:
 class ListedLog:
     """A listing of a log's folder.
 
+    :param checkpoints: the complete checkpoints, by version: their parts, in order.
+    :param foreign: versions with a checkpoint in a format that this package does not read (v2).
     :param sent_at: this process's clock before the listing was sent.
-    :param checkpoints: complete ones, by version: the keys of their parts, in order.
-    :param foreign: versions with a checkpoint in a form that is not read here (v2).
     """
 
     entries: dict[int, ListedObject]
@@ -138,7 +139,7 @@ class ListedLog:
 
     @property
     def end(self) -> int:
-        """The newest version; -1 where there is no table."""
+        """The newest version; -1 if there is no table."""
         return max(self.entries, default=-1)
 
     def newest_checkpoint(self, at_most: int | None = None) -> int | None:
@@ -146,19 +147,20 @@ class ListedLog:
         return max(wanted, default=None)
 
     def is_stale(self, version: int) -> bool:
-        """Tell whether an entry came into a number that was free only since others cleaned the log.
+        """Return whether an entry was written at a number that others had cleaned before.
 
-        A checkpoint at or above the number, older than the entry, was made without it.
+        A checkpoint at this version or a later one, but older than the entry, proves it: the
+        checkpoint was made without the entry.
         """
         entry = self.entries[version]
         return any(at < entry.last_modified for at in self._checkpoint_times(version))
 
     def may_be_stale(self, version: int) -> bool:
-        """Tell whether an entry may be stale, though nothing proves it.
+        """Return whether an entry may be stale, even without a proof.
 
-        A checkpoint of the same second may be older: stores round times to seconds. And where
-        entries after this one are gone, a checkpoint that proves it may be gone, too: a log is
-        cleaned from its oldest entry on. Or the checkpoint was written again since.
+        A checkpoint of the same second may be older, since stores round times to seconds. And if
+        entries after this one are missing, the checkpoint that would prove it may be missing, too,
+        since a log is cleaned from its oldest entry on. Or that checkpoint was written again since.
         """
         entry = self.entries[version]
         if any(at <= entry.last_modified for at in self._checkpoint_times(version)):
@@ -169,8 +171,10 @@ class ListedLog:
         return sum(it > version for it in self.entries) < newest - version
 
     def is_out_of_turn(self, version: int) -> bool:
-        """Tell whether an entry is younger than one that comes after it, as only those are that
-        came into a cleaned number, were written over, or were copied with their bucket."""
+        """Return whether an entry is younger than a later one.
+
+        This happens only if it was written at a cleaned number, was overwritten, or was copied with
+        its bucket."""
         latest = self.entries[version].last_modified - SLACK
         return any(at > version and it.last_modified < latest for at, it in self.entries.items())
 
@@ -179,7 +183,7 @@ class ListedLog:
 
 
 def sort_listing(folder: LogFolder, objects: tuple[ListedObject, ...], sent_at: float) -> ListedLog:
-    """Sort the objects of a log's folder by what they are; others are nobody's business here."""
+    """Sort the objects of a log's folder by their kind; objects of other names are ignored."""
     entries: dict[int, ListedObject] = {}
     checksums: dict[int, ListedObject] = {}
     parts: dict[tuple[int, int], dict[int, ListedObject]] = {}

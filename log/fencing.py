@@ -1,18 +1,18 @@
-"""Fences: the end of a job that may not commit any more, decided by an entry.
+"""Fences of jobs: after the entry with its fence a job can no longer commit.
 
 ==============================  ===========================  ============================
 the log, since J's open record  the fence                    a publisher of J
 ==============================  ===========================  ============================
 an entry of J                   none: J is committed         committed: finishes
-a fence of J                    none: stands                 fenced
-neither, and all was seen       an entry with a ``txn`` of J an entry of J
+a fence of J                    none: that fence stands      fenced
+neither, and all was read       an entry with a ``txn`` of J an entry of J
 some of it was cleaned          unknown                      unknown
 ==============================  ===========================  ============================
 
-Both write to the next number after all that they judged, so one of them is before the other. What
-is asked is the time since J's open record was written, by the store's clock, not since anybody's
-own base: the entry of J may be older than that. A fence is a ``txn``, which checkpoints of every
-engine keep; a ``commitInfo`` they drop.
+Both write at the number after all entries that they have judged, so one comes before the other and
+the later one sees it. They search the log since J's open record was written, by the store's clock,
+and not since the base of the searching process: J's entry may be older than that base. A fence is a
+``txn``, since checkpoints of every engine keep it; they drop a ``commitInfo``.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .searching import JobVerdict, search_since_opened
 def fence_job(
     layout: LogLayout, job: str, opened_at: float, fencer: str, now: int, after: int = -1
 ) -> Step[JobVerdict]:
-    """Decide a job: find its entry, or write its fence.
+    """Find the entry of a job, or write its fence.
 
-    :param opened_at: when its open record was written, by the store's clock.
+    :param opened_at: when the job's open record was written, by the store's clock.
     :param fencer: the id of the fence's entry; each process has its own.
-    :param after: the version up to which no entry is the job's, as is known.
-    :raises OtherJobError: there is no table, so no log that could carry a fence.
-    :raises OutcomeUnknownError: the log was cleaned, or the table made anew, meanwhile.
+    :param after: a version up to which the log is known to have no entry of the job.
+    :raises OtherJobError: there is no table, and so no log for a fence.
+    :raises OutcomeUnknownError: the log was cleaned meanwhile, or the table deleted and made again.
     """
     opened = yield from open_log(layout, LogDepth.BLIND)
     state = opened.state
@@ -60,7 +60,7 @@ def fence_job(
     try:
         done = yield from commit_change(layout, opened, change, now)
     except CommitConflictError as error:
-        # It speaks of the fence's entry; what became of the job it does not say.
+        # This error is about the fence's entry. It does not say whether the job is committed.
         raise OutcomeUnknownError(
             "Whether the job is committed is not known: its fence could not be written, as entries "
             "were cleaned, or the table was made anew, meanwhile. Nothing was changed.",

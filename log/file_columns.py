@@ -1,7 +1,7 @@
-"""Live files in the columns of a checkpoint, a column at a time: a table may have a million.
+"""Live files of a checkpoint as columns, since a table may have a million of them.
 
-Where objects are made of them, files of one partition share its values, and files of one entry
-their tags, as one object each.
+When they become objects, files of one partition share one object for its values, and files with
+equal tags share one object for these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .actions import ActionReader, AddFile
 from .partitions import PartitionChoice
 
 T = TypeVar("T")
-#: Rows that are held at once, and those of a row group.
+#: How many rows are held at once, and put into one row group.
 ROWS = 50_000
 _TEXT, _LONG = pa.string(), pa.int64()
 _MAP = pa.map_(_TEXT, _TEXT)
@@ -37,14 +37,14 @@ ADD = pa.struct(
 
 
 def chunks(items: Iterable[T]) -> Iterator[list[T]]:
-    """Split what is to be written into as much as is held at once."""
+    """Split items into lists of :data:`ROWS`, which are held at once."""
     left = iter(items)
     while chunk := list(islice(left, ROWS)):
         yield chunk
 
 
 def adds_as_columns(files: Iterable[AddFile]) -> Iterator[pa.StructArray]:
-    """Build the columns of live files, of some each."""
+    """Build columns of live files, each of some files."""
     for some in chunks(files):
         yield _add_column(
             len(some),
@@ -58,7 +58,7 @@ def adds_as_columns(files: Iterable[AddFile]) -> Iterator[pa.StructArray]:
 
 
 def _add_column(rows: int, **members: pa.Array) -> pa.StructArray:
-    # No row of a checkpoint changes data, as the format wants it.
+    # The format demands that no row of a checkpoint changes data.
     members["dataChange"] = pa.repeat(pa.scalar(False), rows)
     return pa.StructArray.from_arrays([members[it.name] for it in ADD], fields=list(ADD))
 
@@ -79,12 +79,12 @@ def _map_array(maps: Iterable[Mapping[str, str | None] | None]) -> pa.MapArray:
 def keep_adds(
     column: pa.StructArray, key: str, gone: frozenset[str], removed: frozenset[str]
 ) -> pa.StructArray:
-    """Leave the files that are no longer live out of a batch of rows.
+    """Remove files that are no longer live from a batch of rows.
 
-    :param column: as :func:`read_adds` takes it.
+    :param column: as for :func:`read_adds`.
     :param gone: paths of files that are no longer live.
-    :param removed: paths of other tombstones, which no live file may have.
-    :return: the other files, with the members of :data:`ADD` alone.
+    :param removed: paths of other tombstones; no live file may have one of these.
+    :return: the other files, with only the members of :data:`ADD`.
     :raises RecordDamagedError: a live file has a tombstone; or as :func:`read_adds`.
     """
     columns = _AddColumns.of(column, key).without(gone, removed)
@@ -107,10 +107,10 @@ def read_adds(
 ) -> Iterator[AddFile]:
     """Read the live files of a batch of rows; rows of other actions are null.
 
-    :param column: ``add``, as Delta's checkpoints have it, with members that are not known here.
-    :param key: the object's, for errors.
-    :param choice: only these are made objects of; ``None``: all.
-    :raises RecordDamagedError: names the member that cannot be read.
+    :param column: the column ``add`` of a checkpoint; it may have unknown members.
+    :param key: the key of the checkpoint, for errors.
+    :param choice: return only these files; ``None``: all.
+    :raises RecordDamagedError: a member cannot be read; the error names it.
     """
     columns = _AddColumns.of(column, key)
     if choice is not None:
@@ -132,7 +132,7 @@ _MAP_WORDS = "a JSON object of strings"
 
 
 class _AddColumns:
-    """The members of live files, each a column."""
+    """The members of live files, each as a column."""
 
     def __init__(self, adds: pa.StructArray, key: str) -> None:
         self._adds, self.rows = adds, len(adds)
@@ -142,9 +142,9 @@ class _AddColumns:
 
     @classmethod
     def of(cls, column: pa.StructArray, key: str) -> _AddColumns:
-        """Take the rows that are not null: the others are of other actions."""
+        """Return the columns of the rows that are not null: null rows are of other actions."""
         columns = cls(column.drop_null(), key)
-        # In any partition: what the table has is not understood.
+        # Refused for any partition: the table cannot be read correctly as a whole.
         if columns._has("deletionVector"):
             raise columns._damage(
                 "deletionVector", "is the feature deletionVectors, not supported here"
@@ -152,11 +152,12 @@ class _AddColumns:
         return columns
 
     def without(self, gone: frozenset[str], removed: frozenset[str]) -> _AddColumns:
-        """Leave files out by their paths.
+        """Return the files whose paths are not in ``gone``.
 
-        :param removed: paths that none may have; none of them is in ``gone``.
+        :param removed: paths that no file may have; ``gone`` contains none of them.
         """
-        # Arrow would make a table of the paths for each batch, and there may be a million of them.
+        # Not by Arrow: it would build a hash table of all these paths for each batch, and there may
+        # be a million of them.
         found = self.all("path", _TEXT, "a string").to_pylist()
         if both := removed.intersection(found):
             raise self._damage("path", f"{min(both)} is the path of a removed file, too")
@@ -166,7 +167,7 @@ class _AddColumns:
         return _AddColumns(self._adds.filter(mask), self._key)
 
     def chosen(self, choice: PartitionChoice) -> _AddColumns:
-        """Those of some partitions."""
+        """Return the files of the chosen partitions."""
         values = self._cast("partitionValues", _MAP, _MAP_WORDS)
         if values is None or not choice.columns:
             keeps = self.rows > 0 and choice.has({})
@@ -179,7 +180,7 @@ class _AddColumns:
         return _AddColumns(self._adds.filter(mask), self._key)
 
     def sizes(self) -> pa.Array:
-        """The bytes of each file."""
+        """Return the size of each file in bytes."""
         sizes = self.all("size", _LONG, "a whole number")
         least = pc.min(sizes).as_py()  # pyright: ignore[reportAttributeAccessIssue]
         if least is not None and least < 0:
@@ -187,19 +188,19 @@ class _AddColumns:
         return sizes
 
     def all(self, name: str, kind: pa.DataType, words: str) -> pa.Array:
-        """A member that each file has."""
+        """Return a member that every file must have."""
         member = self.some(name, kind, words)
         if member.null_count:
             raise self._damage(name, f"must be {words}")
         return member
 
     def some(self, name: str, kind: pa.DataType, words: str) -> pa.Array:
-        """A member that files may lack."""
+        """Return a member that files may lack; it is null there."""
         member = self._cast(name, kind, words)
         return pa.nulls(self.rows, kind) if member is None else member
 
     def maps(self, name: str) -> Iterator[Mapping[str, str | None]]:
-        """A map that files may lack: it is empty then. Equal ones are one object."""
+        """Yield a map that files may lack; it is empty there. Equal maps are one object."""
         member = self._cast(name, _MAP, _MAP_WORDS)
         if member is None:
             yield from ({} for _ in range(self.rows))
@@ -218,7 +219,7 @@ class _AddColumns:
         return ActionReader("add", {}, self._key).damage(name, problem)
 
     def _has(self, name: str) -> bool:
-        """Tell whether a member is there, and not null in each file."""
+        """Return whether any file has a member."""
         member = self._members.get(name)
         return member is not None and member.null_count < len(member)
 
@@ -235,7 +236,8 @@ class _AddColumns:
 def _distinct(
     maps: pa.MapArray, names: Sequence[str]
 ) -> tuple[pa.Array, list[tuple[int, dict[str, str | None]]]]:
-    """A number for each map, by the values of some names; and those of each number."""
+    """Return a number for each map that identifies its values of some names, and the values of each
+    number."""
     lookup: Any = pc.map_lookup  # pyright: ignore[reportAttributeAccessIssue]
     multiply, add = pc.multiply, pc.add  # pyright: ignore[reportAttributeAccessIssue]
     texts = [lookup(maps, pa.scalar(name), "first") for name in names]

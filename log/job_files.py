@@ -1,16 +1,17 @@
-"""The records of jobs beside the log, below the table's control prefix.
+"""Records of jobs beside the log, below the table's control prefix.
 
 ====================  =======================================  ==================================
 key                   written                                  deleted
 ====================  =======================================  ==================================
-``open/J.json``       before the job reads its base            last of all, by whoever finished J
-``jobs/J.json``       as the job is handed over                by whoever closes J, before the open
-                                                               record
-``runs/<key>.json``   by finish, before the open record goes   never; an opening then needs no
-                                                               checkpoint for a run's key
-``entries/J.json``    by finish, before the open record goes,  by purge, a week after
-                      where ``N.crc`` has no room for the
-                      entry (:mod:`.kept_entries`)
+``open/J.json``       before the job reads its base            last of all, by the process that
+                                                               finishes J
+``jobs/J.json``       when the job is handed over              by the process that closes J, before
+                                                               the open record
+``runs/<key>.json``   by finish, before the open record is     never; so an opening needs no
+                      removed                                  checkpoint for a run's key
+``entries/J.json``    by finish, before the open record is     by purge, a week later
+                      removed, if ``N.crc`` has no room for
+                      the entry (:mod:`.kept_entries`)
 ====================  =======================================  ==================================
 """
 
@@ -37,7 +38,8 @@ from .ranks import read_log_ranks
 from .scope import read_scope
 from .settling import read_settles, settles_as_json
 
-#: What an open record says that it is: beside tables of directories lie others of this name.
+#: The kind that an open record names. Tables of directories have open records of another kind under
+#: the same names.
 KIND = "open-in-log"
 
 
@@ -75,21 +77,21 @@ class JobFiles:
         return f"{self.kept}{job}.json"
 
     def job_of(self, key: str) -> str:
-        """The job of the key of its open record, or of the record by which it was handed over."""
+        """Return the job that the key of an open record, or of a handed-over job, belongs to."""
         return key.rpartition("/")[2].removesuffix(".json")
 
 
 def open_body(job: str, owner: Mapping[str, Any], run: str | None = None) -> bytes:
-    """Write an open record."""
+    """Return the bytes of an open record."""
     of_run = {} if run is None else {"run": run}
     members = {"kind": KIND, "job": job, "owner": dict(owner), **of_run}
     return json.dumps(members, ensure_ascii=False).encode()
 
 
 def run_of_record(body: bytes, key: str) -> str | None:
-    """Read the key of the run that an open record is of; ``None``: it has none.
+    """Read the run's key from an open record; ``None``: its job has none.
 
-    :raises RecordDamagedError: it cannot be read, so that it may be of any run.
+    :raises RecordDamagedError: the record cannot be read, so its job may be of any run.
     """
     members = _read_json(
         body,
@@ -101,14 +103,14 @@ def run_of_record(body: bytes, key: str) -> str | None:
 
 
 def report_body(run: str, job: str, version: int) -> bytes:
-    """Write the report of a run."""
+    """Return the bytes of a run's report."""
     return json.dumps({"run": run, "job": job, "version": version}, ensure_ascii=False).encode()
 
 
 def version_of_report(body: bytes, key: str) -> int:
     """Read the version of a run's last entry from its report.
 
-    :raises RecordDamagedError: it does not tell.
+    :raises RecordDamagedError: the report has no valid version.
     """
     members = _read_json(
         body,
@@ -121,9 +123,9 @@ def version_of_report(body: bytes, key: str) -> int:
 
 
 def _read_json(body: bytes, key: str, problem: str, remedy: str | None = None) -> Any:
-    """Read a record.
+    """Read a record as JSON.
 
-    :raises RecordDamagedError: it is not JSON; with ``problem`` and ``remedy``.
+    :raises RecordDamagedError: it is not JSON; the error has ``problem`` and ``remedy``.
     """
     try:
         return json.loads(body)
@@ -132,7 +134,7 @@ def _read_json(body: bytes, key: str, problem: str, remedy: str | None = None) -
 
 
 def hand_over(change: LogChange) -> bytes:
-    """A change as bytes, from which any process can commit it."""
+    """Return a change as bytes, from which any process can commit it."""
     columns, metadata, protocol = change.columns, change.metadata, change.protocol
 
     def members(action: Any) -> Any:
@@ -170,7 +172,7 @@ def hand_over(change: LogChange) -> bytes:
 def take_over(body: bytes, key: str) -> LogChange:
     """Read a change that was handed over.
 
-    :raises RecordDamagedError: naming the member that cannot be read.
+    :raises RecordDamagedError: a member cannot be read; the error names it.
     """
     members = _read_json(body, key, "The job's record is not JSON. Nothing was committed.")
     given = ActionReader("job", members, key)

@@ -1,20 +1,21 @@
-"""A job from its opening to its end.
+"""Steps of a job, from its opening to its end.
 
 =========  ====================================================================================
 step       requests
 =========  ====================================================================================
 open       PUT ``open/J.json`` beside GET hint; LIST; GET crc beside the entries since; or beside
            LIST alone; GET of the entries since, if this process has opened the log before
-hand over  PUT ``jobs/J.json``: from now on others may commit it (``publishing.py``)
+hand over  PUT ``jobs/J.json``: from now on other processes may commit it (``publishing.py``)
 commit     PUT the entry
-finish     what the layout does after it; PUT ``N.crc`` and ``runs/<key>``; DELETE ``open/J``
+finish     the layout's own steps; PUT ``N.crc`` and ``runs/<key>``; DELETE ``open/J``
 abandon    DELETE ``jobs/J``; DELETE ``open/J``. Never data
-withdraw   where others may commit it: fence; then as abandon
+withdraw   if other processes may commit it: fence; then as abandon
 =========  ====================================================================================
 
-The open record is there before the base is read, and goes last: purge, which lists data, then open
-records, then the log, sees of every file its job or its entry. An abort deletes no data, since a
-sleeping publisher of the same job may commit it still where no fence stands; purge does.
+The open record is written before the base is read, and removed last. So purge, which lists data,
+then open records, then the log, sees for every file its open job or its entry. An abort deletes no
+data, since a sleeping publisher of the same job may still commit it unless there is a fence; purge
+deletes it.
 """
 
 from __future__ import annotations
@@ -47,16 +48,17 @@ from .opening import LogDepth, OpenedLog, open_log, read_entries
 from .replay import LogState
 from .searching import JobVerdict, RunDone, find_run, has_hidden_fence
 
-#: Tries of a request that may be repeated blindly.
+#: How often a request is sent that may be repeated without a check.
 _TRIES = 10
 
 
 @dataclass(frozen=True)
 class OpenedLogJob:
-    """A job with its base, and what the log had to say of its run.
+    """An open job with its base.
 
-    :param opened_at: when its record was written, by the store's clock.
-    :param done: the run has committed before: finish that, and close this job.
+    :param opened_at: when its open record was written, by the store's clock.
+    :param done: an earlier commit of the job's run. The caller finishes that one, and closes this
+        job.
     """
 
     job: str
@@ -66,9 +68,9 @@ class OpenedLogJob:
 
 
 def repeat(request: Put | Delete) -> Step[float]:
-    """Carry out an unconditional write until it is answered; return when, by the store's clock.
+    """Repeat an unconditional write until it is answered; return that time, by the store's clock.
 
-    :raises OutcomeUnknownError: it never was, and it may have been sent.
+    :raises OutcomeUnknownError: it was never answered, and may have been carried out.
     """
     answer: Done | Refused | Unknown | None = None
     for _ in range(_TRIES):
@@ -94,14 +96,14 @@ def open_log_job(
     run: str | None = None,
     before: LogState | None = None,
 ) -> Step[OpenedLogJob]:
-    """Open a job: its record first, and beside it the base.
+    """Open a job: write its open record, and read its base at the same time.
 
-    :param jobs: ids that nobody has had. The job takes the next one where the store does not answer
-        the writing of its record: that may come at any time, even after the end of a job, and then
-        somebody would take that job for dead.
-    :param run: the key that it commits under, if any.
-    :param before: a state of before, as :func:`~.opening.open_log` takes it.
-    :raises JobFencedError: somebody took it for dead before its base was read.
+    :param jobs: ids that were never used. If the store does not answer the write of an open record,
+        the job takes the next id: the unanswered write may arrive at any time, even after the job's
+        end, and another process would then take the job for dead.
+    :param run: the key that the job commits under, if any.
+    :param before: a former state, as for :func:`~.opening.open_log`.
+    :raises JobFencedError: another process took the job for dead before its base was read.
     """
     job = next(jobs)
     answer, opened = yield from All(
@@ -121,8 +123,8 @@ def open_log_job(
             "written but such records, which recovery removes.",
             key=JobFiles(layout.control).open(job),
         )
-    # The record must be there before the base counts: both are, now that both are answered. A base
-    # that was read before it is an older one, and entries since are judged.
+    # The record must be there before the base is used. Both are answered now, so it is. If the base
+    # was read before the record was written, it is just older: entries since are judged.
     if (yield from has_hidden_fence(layout, opened, job, answer.date)):
         raise JobFencedError("The job was declared dead. Nothing was written.", job=job)
     done = None
@@ -134,7 +136,7 @@ def open_log_job(
 def _or_error(
     layout: LogLayout, depth: LogDepth, before: LogState | None
 ) -> Step[OpenedLog | ZeroRenameError]:
-    """Open the log, or return why it cannot be read: the job's record is to be removed first."""
+    """Open the log, or return the error: the caller first removes the job's open record."""
     try:
         return (yield from open_log(layout, depth, before=before))
     except ZeroRenameError as error:
@@ -150,7 +152,7 @@ def _record(
 def commit_job(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
 ) -> Step[EntryCommitted | RunDone]:
-    """Commit a job that was opened, and finish it."""
+    """Commit an open job, and finish it."""
     answer = yield from commit_change(layout, opened, change, now)
     overwritten = yield from finish_job(layout, change.job, answer)
     if isinstance(answer, EntryCommitted):
@@ -160,16 +162,16 @@ def commit_job(
 
 
 def leaves_no_entry(error: RefusedError) -> bool:
-    """Tell whether a job whose commit was refused has no entry: a store that stops answering may
-    have done so after the entry was there."""
+    """Return whether a job whose commit was refused certainly has no entry. After an error of the
+    store this is not certain: the entry may have been written before."""
     return not isinstance(error, StoreRefusedError | StoreUnreachableError)
 
 
 def commit_or_abandon(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
 ) -> Step[EntryCommitted | RunDone]:
-    """Commit a job that writes its entry alone, as :func:`commit_job`; close it where it is
-    refused."""
+    """Commit and finish a job (:func:`commit_job`) that writes nothing but its entry; close it if
+    it is refused."""
     try:
         return (yield from commit_job(layout, opened, change, now))
     except RefusedError as error:
@@ -181,13 +183,14 @@ def commit_or_abandon(
 def finish_job(
     layout: LogLayout, job: str, done: EntryCommitted | RunDone, handed_over: bool = False
 ) -> Step[tuple[int, ...]]:
-    """Carry out what the job's entry says and close the job; idempotent, by any process.
+    """Carry out what the job's entry demands, and close the job; idempotent, by any process.
 
-    :param handed_over: others might have committed it: the record by which they would goes, too.
-    :return: versions whose entry is not the one that was committed: somebody overwrote them.
-    :raises UnfinishedCommitError: the job is committed; run it again to finish.
-    :raises OtherJobError: another job has done the run's work, and that is not finished. This one
-        is not committed.
+    :param handed_over: other processes might have committed the job: remove the record for them,
+        too.
+    :return: versions whose committed entry another writer has overwritten.
+    :raises UnfinishedCommitError: the job is committed; another call finishes it.
+    :raises OtherJobError: an earlier attempt of the run is committed and could not be finished.
+        This job is not committed.
     """
     records, overwritten = JobFiles(layout.control), ()
     at = done.entry.version if done.entry is not None else "before its base"
@@ -219,8 +222,8 @@ def finish_job(
 def _report(
     layout: LogLayout, done: EntryCommitted | RunDone, entry: LogEntry
 ) -> Step[tuple[int, ...]]:
-    """Write the run's report, the checksum file and what the entry was, before the open record
-    goes."""
+    """Write the run's report, the checksum file and a copy of the entry. All are written before the
+    open record is removed."""
     records = JobFiles(layout.control)
     for transaction in entry.of(AppTransaction):
         if transaction.app.startswith(RUN):
@@ -235,21 +238,22 @@ def _report(
     key = layout.folder.checksum(entry.version)
     answer = yield from Put(key, body, if_none_match=True)
     if not isinstance(answer, Refused):
-        # Nothing depends on the state: where no answer came it is left to the next job.
+        # No answer depends on a checksum file. If its write stays unanswered, the next job writes
+        # one.
         if isinstance(answer, Unknown) and keeps_actions(body, entry):
             yield from Put(records.kept_entry(entry.job or ""), kept_body(entry))
         return ()
-    # Somebody else has written our number's checksum file: is the entry still ours?
+    # Another writer's checksum file has this number: the entry may be overwritten, too.
     (there,) = yield from read_entries(layout.folder, [entry.version])
     if there is not None and there.txn_id == entry.txn_id:
         return ()
-    if keeps_actions(body, entry):  # In a file that is not there.
+    if keeps_actions(body, entry):  # Only the checksum file that was refused has them.
         yield from Put(records.kept_entry(entry.job or ""), kept_body(entry))
     return (entry.version,)
 
 
 def _put_report(records: JobFiles, run: str, job: str, version: int) -> Step[None]:
-    """Write a run's report, unless it tells of a later entry: a job may be finished long after."""
+    """Write a run's report, unless it already names a later entry: a job may be finished late."""
     put = Put(records.run(run), report_body(run, job, version), if_none_match=True)
     for _ in range(_TRIES):
         answer = yield from put
@@ -268,9 +272,8 @@ def _put_report(records: JobFiles, run: str, job: str, version: int) -> Step[Non
 
 
 def abandon_job(layout: LogLayout, job: str) -> Step[None]:
-    """Close a job that nobody can commit: its owner never sent or handed it over, or it is fenced.
-
-    What it wrote is purge's.
+    """Close a job that can never commit: its entry was never sent and it was not handed over, or it
+    is fenced. Its files are deleted by purge.
     """
     records = JobFiles(layout.control)
     yield from repeat(Delete(records.handed_over(job)))
@@ -280,11 +283,12 @@ def abandon_job(layout: LogLayout, job: str) -> Step[None]:
 def withdraw_job(
     layout: LogLayout, job: str, opened_at: float, fencer: str, now: int
 ) -> Step[JobVerdict]:
-    """Abort a job that was handed over, or whose process is taken for dead: fence it first.
+    """Abort a job that was handed over, or whose process is taken for dead, after fencing it.
 
-    :param opened_at: when its open record was written, which may be gone by now.
+    :param opened_at: when its open record was written; the record may be removed by now.
     :param fencer: the id of this process, for the fence's entry.
-    :return: its entry, where somebody has committed it before; the job is finished then.
+    :return: the verdict; if another process has committed the job before, it is finished, and the
+        verdict has its entry.
     """
     verdict = yield from fence_job(layout, job, opened_at, fencer, now)
     if verdict.entry is not None:
@@ -295,7 +299,7 @@ def withdraw_job(
 
 
 def recover_job(layout: LogLayout, job: str, recoverer: str, now: int) -> Step[JobVerdict | None]:
-    """Withdraw a job whose process is taken for dead; ``None``: it is closed."""
+    """Withdraw a job whose process is taken for dead; ``None``: the job is closed."""
     record = yield from Get(JobFiles(layout.control).open(job))
     if not isinstance(record, Found):
         return None

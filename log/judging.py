@@ -1,4 +1,4 @@
-"""Conflicts: whether a change still stands after an entry that came since its base.
+"""Conflicts of a change with the entries that came since its base.
 
 ==============================  ===========================================  ====================
 the change                      meets                                        then
@@ -13,13 +13,13 @@ any                             an entry of its own application since        pas
 append                          a replace of its partition                   conflict
 append                          an append, a compaction, a merge, a delete   passes
 replace, ``fail``               any change of rows in its partitions         conflict
-replace, ``last_wins``          the same                                     removes it, too
+replace, ``last_wins``          the same                                     removes these, too
 replace or append, newest run   rows of a newer rank, whenever they came     superseded
 the same                        rows of the same rank that came since        conflict
 its run lost a conflict         its settlement, whenever that came           superseded
 ``removes``, ``adds``           a removal of the same file                   conflict
 ``removes``                     a checkpoint that has copied the file        removes the copy
-``returned``                    a removal of it, so what purge forgets       conflict
+``returned``                    a removal of the file, also by purge         conflict
 ``forgets``, ``returned``       an entry that brings the file back           conflict
 ``former``                      a restore, which may bring its rows back     conflict
 ``reads``                       any change of rows there                     conflict
@@ -27,9 +27,9 @@ restore                         other ranks of a partition without a file    con
 repair                          a restore, a removal of rows by a condition  conflict
 ==============================  ===========================================  ====================
 
-What is not known (a tombstone without its partition) is taken for a conflict, never for none. The
-rows of a repair were not seen by the jobs since, some of which may have removed rows such as these
-on purpose: those that name no partitions which they replace.
+What is not known (a tombstone without its partition) counts as a conflict. A repair commits rows
+that the jobs since have not seen. Some of these may have removed such rows on purpose: the jobs
+that removed rows without naming the partitions that they replace. So a repair conflicts with them.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from .replay import LogState, Partition
 from .scope import ALL, NONE, Scope, read_scope
 from .settling import settles_of
 
-#: The parameter of an overwrite of Spark's that replaces the partitions of its rows alone.
+#: The parameter of an overwrite by Spark that replaces only the partitions of its rows.
 _DYNAMIC = "isDynamicPartitionOverwrite"
 
 
 class RunRepeated(Exception):
-    """Another attempt of this run has committed, by an entry: its work is done."""
+    """Another attempt of this run has committed by an entry, so the run's work is done."""
 
     def __init__(self, entry: LogEntry) -> None:
         super().__init__(entry.version)
@@ -56,7 +56,8 @@ class RunRepeated(Exception):
 
 
 class JobDecided(Exception):
-    """The job whose change or fence this is has committed, by an entry that somebody else wrote."""
+    """The job of this change, or the job that it fences, has committed by an entry of another
+    process."""
 
     def __init__(self, entry: LogEntry) -> None:
         super().__init__(entry.version)
@@ -64,9 +65,9 @@ class JobDecided(Exception):
 
 
 class LogOvertakenError(CommitConflictError):
-    """An entry since a change's base has overtaken it.
+    """An entry since its base conflicts with a change.
 
-    :param places: the partitions that both are about.
+    :param places: the partitions that both concern.
     :param met: the job of that entry; ``None``: another engine wrote it.
     """
 
@@ -79,7 +80,7 @@ class LogOvertakenError(CommitConflictError):
 
 
 def replaced_by(entry: LogEntry, before: LogState) -> Scope:
-    """The partitions that an entry replaces as a whole."""
+    """Return the partitions that an entry replaces as a whole."""
     if entry.job is not None:
         return read_scope(entry.ours.get("replaced"))
     parameters = entry.info.members.get("operationParameters")
@@ -96,9 +97,13 @@ def replaced_by(entry: LogEntry, before: LogState) -> Scope:
 
 
 def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
-    """Refuse a change that an entry since its base has overtaken.
+    """Refuse a change that conflicts with an entry since its base.
 
     :param before: the state before the entry.
+    :raises JobDecided: the entry is that of the change's job, or of a job that it fences.
+    :raises JobFencedError: the entry fences the change's job.
+    :raises RunRepeated: the entry is that of another attempt of the change's run.
+    :raises LogOvertakenError: the entry conflicts with the change.
     """
     if entry.job is not None and entry.job in {change.job, *change.fences}:
         raise JobDecided(entry)
@@ -114,14 +119,14 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
     if entry.of(LogMetadata) and (change.metadata is not None or (change.reads.all and not is_own)):
         raise _overtaken(change, before, entry, "changed the columns or properties")
     if entry.of(LogProtocol) and change.protocol is not None:
-        # The change has the features of before.
+        # The change was built on the former features.
         raise _overtaken(change, before, entry, "changed the table's features")
     if change.former is not None and entry.operation == RESTORE:
         raise _overtaken(
             change, before, entry, "restored a version, which may have rows of this run"
         )
     if change.operation == RESTORE and any(map(change.reads.has, emptied_by(entry))):
-        # Of partitions that had no file before, and have none since, the files say nothing.
+        # The files cannot show this, if a partition had none before the entry and has none after.
         raise _overtaken(change, before, entry, "changed the ranks of a partition without a file")
     if change.operation == REPAIR and _removes_by_condition(entry):
         raise _overtaken(change, before, entry, "removed rows, perhaps such as these")
@@ -135,7 +140,7 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
     if both := sorted(unnamed & {it.path for it in entry.of(AddFile)}):
         raise _overtaken(change, before, entry, f"added {both[0]}")
     if is_own:
-        return  # Whoever has computed the rows knows what it has done.
+        return  # The application that computed the rows knows its own entries.
     for file in entry.changes:
         partition = before.partition(file)
         if change.reads.has(partition):
@@ -157,7 +162,8 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
 
 
 def _removes_by_condition(entry: LogEntry) -> bool:
-    """Tell whether an entry would have removed rows that it did not see, wherever they lie."""
+    """Return whether an entry removed rows without naming partitions: by a condition or a restore.
+    It might also have removed rows that it did not see."""
     if entry.operation == RESTORE or entry.ours.get("replacedWhere"):
         return True
     removes = any(it.changes_data for it in entry.of(RemoveFile))
@@ -167,7 +173,7 @@ def _removes_by_condition(entry: LogEntry) -> bool:
 def _judge_equals(
     change: LogChange, before: LogState, entry: LogEntry, filled: Scope, replaced: Scope
 ) -> None:
-    """Refuse a run that met one of its own rank, since neither of the two gives way.
+    """Refuse a run that conflicts with a run of the same rank, since neither of them gives way.
 
     :param filled: the partitions that the change adds to; ``replaced``: those that the entry
         replaces.
@@ -181,9 +187,10 @@ def _judge_equals(
 
 
 def judge_settled(change: LogChange, state: LogState) -> None:
-    """Refuse a run against which a conflict over a partition was settled, whenever it comes.
+    """Refuse a run that has lost a settled conflict over a partition that it touches. The age of
+    the settlement does not matter.
 
-    :raises LogSupersededError: it gives way; names the partitions.
+    :raises LogSupersededError: the run gives way; the error names the partitions.
     """
     if change.overtaking is Overtaking.LAST_WINS:
         return
@@ -193,12 +200,12 @@ def judge_settled(change: LogChange, state: LogState) -> None:
 
 
 def judge_ranks(change: LogChange, state: LogState) -> None:
-    """Refuse a run that is to give way, if a partition that it touches holds rows of a newer one.
+    """Refuse a run under ``newest_run`` if a partition that it touches has rows of a newer run.
 
-    Entries since the base do not tell it: the newer run may have come long before.
+    The state decides this, not the entries since the base: the newer run may have come long before.
 
-    :raises LogSupersededError: it gives way; names the partitions.
-    :raises InvalidInputError: ranks of two kinds.
+    :raises LogSupersededError: the run gives way; the error names the partitions.
+    :raises InvalidInputError: the ranks are of two kinds.
     """
     if change.overtaking is not Overtaking.NEWEST_RUN:
         return
@@ -208,7 +215,7 @@ def judge_ranks(change: LogChange, state: LogState) -> None:
 
 
 def _place_words(state: LogState, partition: Partition | None) -> str:
-    """Name a partition in words, also one that is not known; of an unpartitioned table, the
+    """Return the words for a partition, for one that is not known, or for an unpartitioned
     table."""
     if partition is None or state.metadata is None:
         return "rows of a partition that is not known"
@@ -230,7 +237,7 @@ def _overtaken(
 
 
 def _met_in(change: LogChange, before: LogState, entry: LogEntry) -> frozenset[Partition]:
-    """The partitions that both a change and an entry are about."""
+    """Return the partitions that both a change and an entry concern."""
     filled = {before.partition(it) for it in (*change.adds, *change.returned)}
     named = {before.partition(it) for it in entry.changes} | replaced_by(entry, before).partitions
     return frozenset(

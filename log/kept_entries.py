@@ -1,17 +1,17 @@
-"""Kept entries: what a committed entry of ours was, found again after somebody wrote over it.
+"""Kept entries: copies of committed entries, used after another writer has overwritten one.
 
-A writer without conditional writes (Delta on Spark as it is) may PUT over an entry. What a job has
-committed is then in no state, but it is told beside the log:
+A writer without conditional writes (Delta on Spark by default) may PUT over an entry. Then the
+change that a job has committed is in no state any more, but a record beside the log still has it:
 
 ==========================  ================================================================
-in                          where
+record                      if
 ==========================  ================================================================
-``N.crc`` of ours           the entry has few actions, and the state after it was known
-``entries/J.json``          else; and where another writer's ``N.crc`` was there before ours
+this package's ``N.crc``    the entry has few actions, and the state after it was known
+``entries/J.json``          otherwise; and if another writer's ``N.crc`` was there first
 ==========================  ================================================================
 
-Both say the ETag that the entry had. An entry whose listed ETag is another one was written over,
-unless it still is the job's: a copied bucket has other ETags.
+Both name the ETag that the entry had. An entry that is listed with another ETag was overwritten,
+unless its job is still the same: a copied bucket has other ETags.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from .job_files import JobFiles
 from .log_layout import LogLayout
 from .opening import list_log, read_entries
 
-#: Records that are read at once.
+#: How many records are read at once.
 _AT_ONCE = 64
 
 
 @dataclass(frozen=True)
 class OverwrittenEntry:
-    """A committed entry whose number another writer's has now.
+    """A committed entry that another writer's entry has overwritten.
 
-    :param was: the entry as it was committed; ``None``: that is not kept.
-    :param job: the job that had committed it; ``""``: that is not kept.
-    :param now: the entry that is there.
+    :param job: the job that committed it; ``""``: that is not on record.
+    :param was: the entry as it was committed; ``None``: that is not on record.
+    :param now: the entry that is there now.
     """
 
     version: int
@@ -52,7 +52,7 @@ class OverwrittenEntry:
 
 @dataclass(frozen=True)
 class _KeptRecord:
-    """What a record says of an entry."""
+    """The copy of an entry in a record; ``entry`` is ``None`` if its actions are not kept."""
 
     version: int
     etag: str
@@ -61,7 +61,7 @@ class _KeptRecord:
 
 
 def kept_body(entry: LogEntry) -> bytes:
-    """Write the record of an entry that its checksum file does not keep."""
+    """Return the record of an entry whose checksum file does not keep it."""
     members = {
         "version": entry.version,
         "etag": entry.etag,
@@ -74,10 +74,12 @@ def kept_body(entry: LogEntry) -> bytes:
 def find_overwritten(
     layout: LogLayout, since: float | None = None
 ) -> Step[tuple[OverwrittenEntry, ...]]:
-    """Find committed entries that were written over, the oldest first. Each record that tells of
-    one is read.
+    """Find committed entries that were overwritten, the oldest first.
 
-    :param since: of entries that are there since this time only, by the store's clock.
+    It reads the checksum files of the listed entries, and all records of kept entries.
+
+    :param since: read only checksum files whose entries, as they are now, were written at or after
+        this time, by the store's clock.
     """
     listed = yield from list_log(layout.folder)
     young = {
@@ -105,7 +107,7 @@ def find_overwritten(
 
 
 def _not_listed(listed: ListedLog, kept: Iterable[_KeptRecord | None]) -> dict[int, _KeptRecord]:
-    """The records of entries in whose place a listing shows another."""
+    """Return the records, by version, of entries that a listing shows with another ETag."""
     return {
         it.version: it
         for it in kept
@@ -116,7 +118,8 @@ def _not_listed(listed: ListedLog, kept: Iterable[_KeptRecord | None]) -> dict[i
 
 
 def _of_checksum(found: Found) -> _KeptRecord | None:
-    """Read of a checksum file what its entry was; ``None``: it is another engine's, or damaged."""
+    """Read the copy of an entry from a checksum file; ``None``: another engine wrote the file, or
+    it is damaged."""
     version = int(found.key.rpartition("/")[2].partition(".")[0])
     try:
         members = json.loads(found.body)
@@ -140,7 +143,7 @@ def _of_record(found: Found) -> _KeptRecord | None:
 
 
 def _entry(rows: Any, version: int, etag: str, found: Found) -> LogEntry | None:
-    """Read the actions of a record; ``None``: they are not kept, or damaged."""
+    """Read the entry from the actions of a record; ``None``: they are not kept, or damaged."""
     try:
         actions = tuple(
             action

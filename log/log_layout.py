@@ -1,7 +1,7 @@
-"""The questions that the kernel asks of a layout: places, contents, and how a job finishes.
+"""Interface of layouts to the log: places and contents of files, and the last steps of a job.
 
-The kernel knows entries and their numbers. A layout knows files: a Delta table's are visible with
-their entry; those of directories have to be completed and removed after it.
+The log knows entries and their numbers. A layout knows files. The files of a Delta table are
+visible with their entry; those of a table of directories must be completed and removed after it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .replay import LogState
 
 
 class LogLayout(Protocol):
-    """A layout of tables, bound to one table."""
+    """The layout of one table."""
 
     @property
     def folder(self) -> LogFolder:
@@ -33,46 +33,49 @@ class LogLayout(Protocol):
         ...
 
     def cleaned_by_others(self, state: LogState) -> bool:
-        """Tell whether somebody may delete entries of the log by their age."""
+        """Return whether other engines may delete entries of the log by their age."""
         ...
 
     def check_readable(self, state: LogState) -> None:
-        """Refuse a table that has a feature whose reading is not implemented, by its name."""
+        """Refuse a table with a feature that this package cannot read; the error names it."""
         ...
 
     def check_writable(self, state: LogState, removes_rows: bool) -> None:
-        """Refuse a table that a commit could break, by the feature's or property's name."""
+        """Refuse a table that a commit could break; the error names the feature or property."""
         ...
 
     def columns_fit(self, written: LogMetadata, now: LogMetadata) -> bool:
-        """Tell whether files of the former columns are right under the present ones."""
+        """Return whether files with the columns ``written`` fit the table's columns ``now``."""
         ...
 
     def restored(self, then: LogMetadata, now: LogMetadata) -> LogMetadata:
-        """The columns and properties of a table of which a former version is brought back."""
+        """Return the columns and properties that a table has after a restore.
+
+        :param then: those of the restored version; ``now``: those before the restore.
+        """
         ...
 
     def data_folders(self, state: LogState) -> tuple[str, ...]:
-        """The prefixes below which jobs may have written files, :attr:`data` first."""
+        """Return the prefixes below which jobs may have written files, :attr:`data` first."""
         ...
 
     def own_folders(self, state: LogState) -> Step[tuple[str, ...]]:
-        """Those of :meth:`data_folders` in which no other table's files lie."""
+        """Return those of :meth:`data_folders` that contain no files of other tables."""
         ...
 
     def key_of(self, path: str, state: LogState) -> str:
-        """The object's key of a path in the log; refuses one that leaves the table, whose places
-        a state has on record."""
+        """Return the key of the object that a path in the log names. Refuse a path that leads out
+        of the table's folders, which the state has on record."""
         ...
 
     def path_of(self, key: str) -> str:
-        """The path that the log has for a key below the data prefix."""
+        """Return the path in the log for a key below the data prefix."""
         ...
 
     def retention(self, state: LogState) -> float:
-        """Seconds that a removed file stays for readers and restores."""
+        """Return the seconds that a removed file stays for readers and restores."""
         ...
 
     def finish(self, entry: LogEntry) -> Step[None]:
-        """Carry out what an entry says beyond the log; idempotent, by any process."""
+        """Carry out what an entry demands outside the log; idempotent, by any process."""
         ...

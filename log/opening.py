@@ -1,25 +1,25 @@
-"""Opening: the state of a table, from the fewest objects that tell it.
+"""Opening of a log: the state of a table, read from as few objects as possible.
 
 ::
 
-    a state of before ── LIST from its checkpoint ── entries since, if all others are as they were
+    former state ── LIST from its checkpoint ── entries since, if nothing else has changed
     hint ── LIST from it ──┬── no entry: no table
-                           ├── newest N.crc, believed ── entries since ── state without tombstones
+                           ├── newest N.crc, if right ── entries since ── state without tombstones
                            ├── newest whole checkpoint ── entries since ── whole state
                            └── cut checkpoint ── the one before, or the first entry
 
 =========================  ==================================================================
-what may have happened     what is done
+what may have happened     action
 =========================  ==================================================================
-hint of the future, cut    the log is listed from its beginning
-object gone since LIST     others clean: all is read anew
+hint too new or truncated  the log is listed from its beginning
+object missing since LIST  others clean the log: all is read again
 entry not as listed        it was overwritten: reported in ``overwritten``, the new one counts
-crc of other bytes         reported in ``overwritten``, crc not believed
+crc of other entries       reported in ``overwritten``, the crc is not used
 number missing             refused: nothing is guessed across a hole
-over an hour in all        where others clean, all is read anew
+over an hour in all        if others clean the log, all is read again
 =========================  ==================================================================
 
-The end is the greatest number that the listing shows, never a missing number.
+The end is the greatest number that the listing shows; a missing number never marks the end.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ from .log_layout import LogLayout
 from .partitions import Partition, PartitionChoice
 from .replay import LogState, Replay, log_hole, replay
 
-#: Seconds for which a listing binds a number where others clean: what it shows is younger than
-#: the shortest retention that Delta's engines accept for entries.
+#: Seconds for which a listing may be used where others clean the log. It is less than the shortest
+#: retention that Delta's engines accept for entries, so no number after the listing was cleaned.
 FRESH = 3600.0
-#: Live files that are too many to be read for a few partitions.
+#: If there are more live files than this, they are not all read for a few partitions.
 MANY = 20_000
-#: Openings in a row during which others have cleaned the log, after which one gives up.
+#: How often an opening is tried while others clean the log.
 _TRIES = 5
-#: Bytes of a checkpoint's part or a checksum file that are read.
+#: How many bytes of a checkpoint's part or of a checksum file are read.
 _STATE_BYTES = 2 * 1024 * 1024 * 1024
 
 
 class LogDepth(IntEnum):
-    """How much of a state must be read: each has all of the ones before."""
+    """How much of a state must be read. Each depth includes the ones before it."""
 
-    BLIND = 0  #: what an append needs: protocol, columns, transactions
+    BLIND = 0  #: protocol, columns and newest transactions, as an append needs them
     FEW = 1  #: live files, unless there are more than :data:`MANY`
     FILES = 2  #: live files
     WHOLE = 3  #: tombstones and every transaction
@@ -69,14 +69,14 @@ class LogDepth(IntEnum):
 
 @dataclass(frozen=True)
 class OpenedLog:
-    """A state and the listing that binds the number after it.
+    """A state that was read, and the listing that shows the next number.
 
     :param listed_at: this process's clock before the listing was sent.
-    :param overwritten: versions whose entry is not the one that was there before: a writer
-        without conditions has destroyed a commit.
-    :param written_at: when the state's newest entry was, by the store's clock; infinite where the
-        entry was cleaned.
-    :param listed: what the listing has shown.
+    :param overwritten: versions whose entries have changed: a writer without conditions has
+        destroyed a commit.
+    :param written_at: when the state's newest entry was written, by the store's clock; infinite if
+        the entry was cleaned.
+    :param listed: the listing; ``None``: there is no table, or the state was made without one.
     """
 
     state: LogState
@@ -91,7 +91,7 @@ _PartReader = Callable[[bytes, str], Iterable[Action]]
 
 
 class _LogCleaned(Exception):
-    """An object that the listing shows is gone: others clean the log."""
+    """An object of the listing is missing: other engines clean the log."""
 
 
 def list_log(folder: LogFolder, since: int = 0) -> Step[ListedLog]:
@@ -109,10 +109,9 @@ def open_log(
 ) -> Step[OpenedLog]:
     """Read the state of a table.
 
-    :param depth: what must be read; the rest may be left unread.
-    :param version: a former one; ``None``: the newest.
-    :param before: the state as it was once the newest: where nothing but entries since is new,
-        these are read alone.
+    :param depth: how much must be read; more may be read.
+    :param version: a former version; ``None``: the newest.
+    :param before: a former newest state. If only new entries have come since, only these are read.
     :raises SnapshotGoneError: the version's entries were cleaned.
     """
 
@@ -127,9 +126,9 @@ def open_log(
 
 
 def open_as_columns(layout: LogLayout) -> Step[tuple[OpenedLog, CheckpointFiles]]:
-    """Read the newest state of a table, whose files stay columns.
+    """Read the newest state of a table, with its live files as columns.
 
-    :return: the state, which has no files, and these.
+    :return: the state without files, and the files.
     """
     parts = CheckpointParts()
 
@@ -145,9 +144,9 @@ def open_as_columns(layout: LogLayout) -> Step[tuple[OpenedLog, CheckpointFiles]
 
 
 def _fresh(layout: LogLayout, attempt: Callable[[], Step[OpenedLog]]) -> Step[OpenedLog]:
-    """Open a log again where others clean it meanwhile.
+    """Open a log, and repeat this if others clean it meanwhile.
 
-    :raises SnapshotGoneError: they do so again and again.
+    :raises SnapshotGoneError: they cleaned it during every attempt.
     """
     for _ in range(_TRIES):
         try:
@@ -177,7 +176,7 @@ def _open(
     end = _end(listed, version)
     if end < 0:
         return OpenedLog(LogState(), listed.sent_at)
-    # A whole state is not in a checksum file, which shows all the same what was overwritten.
+    # A checksum file never has a whole state, but it shows which entries were overwritten.
     first = yield from _by_checksum(folder, listed, end, depth)
     written_at = listed.entries[end].last_modified if end in listed.entries else float("inf")
     if first.state.exists and depth < LogDepth.WHOLE:
@@ -188,8 +187,10 @@ def _open(
 
 
 def _open_again(folder: LogFolder, state: LogState, depth: LogDepth) -> Step[OpenedLog | None]:
-    """Bring a state up to date; ``None`` where it has too little, or where its log is not as it
-    was: its newest checkpoint is another, or it was cleaned, overwritten or made anew."""
+    """Add the new entries to a former state.
+
+    :return: ``None`` if the state lacks what ``depth`` demands, or if its log has changed in
+        another way: it has a new checkpoint, or was cleaned, overwritten or made again."""
     if not (state.exists and state.version in state.etags and _has(state, depth)):
         return None
     listed = yield from list_log(folder, max(state.checkpoint, 0))
@@ -210,7 +211,7 @@ def _open_again(folder: LogFolder, state: LogState, depth: LogDepth) -> Step[Ope
 
 
 def _has(state: LogState, depth: LogDepth) -> bool:
-    """Tell whether a state has what an opening of a depth is to read."""
+    """Return whether a state has all that an opening of this depth must read."""
     if depth is LogDepth.WHOLE and (state.removed is None or not state.all_transactions):
         return False
     return not _lacks_files(state, depth) and (depth < LogDepth.FILES or state.all_files)
@@ -219,10 +220,11 @@ def _has(state: LogState, depth: LogDepth) -> bool:
 def read_files(
     layout: LogLayout, opened: OpenedLog, wanted: Callable[[Partition], bool]
 ) -> Step[OpenedLog]:
-    """Read the live files of some partitions into a state that was opened, where it does not have
-    them: from the checkpoint and the entries since. No request where it has.
+    """Add the live files of some partitions to a state, from the checkpoint and the entries since.
+    Sends no request if the state has its files already.
 
-    :param wanted: tells whether a partition's files are; the state may have those of others, too.
+    :param wanted: returns whether the files of a partition are wanted. The state may have files of
+        other partitions, too.
     :raises SnapshotGoneError: others have cleaned the log since.
     """
     found = yield from _with_files(layout, opened, wanted)
@@ -232,10 +234,11 @@ def read_files(
 def open_with_files(
     layout: LogLayout, wanted: Callable[[LogState], Callable[[Partition], bool]]
 ) -> Step[OpenedLog]:
-    """Read the newest state of a table with the live files of some partitions; of others only where
-    there are not very many.
+    """Read the newest state of a table with the live files of some partitions. The files of other
+    partitions are read only if there are at most :data:`MANY` in all.
 
-    :param wanted: tells by a state, yet without files, whether a partition's files are.
+    :param wanted: receives the state, which may have no files yet, and returns the function that
+        says whether a partition's files are wanted.
     """
     opened = yield from open_log(layout, LogDepth.FEW)
     found = yield from _with_files(layout, opened, wanted(opened.state))
@@ -245,8 +248,8 @@ def open_with_files(
 def _with_files(
     layout: LogLayout, opened: OpenedLog, wanted: Callable[[Partition], bool]
 ) -> Step[OpenedLog | None]:
-    """Read files as :func:`read_files`; ``None`` where what was opened may be of other entries than
-    those that are there now."""
+    """Read files as :func:`read_files` does; ``None``: entries were cleaned or overwritten since
+    the log was opened."""
     state, listed = opened.state, opened.listed
     if state.files is not None or listed is None or state.metadata is None:
         return opened
@@ -287,7 +290,7 @@ def _gone(version: int) -> SnapshotGoneError:
 
 
 def read_entries(folder: LogFolder, versions: Iterable[int]) -> Step[tuple[LogEntry | None, ...]]:
-    """Read entries at once; ``None`` for one that is not there."""
+    """Read entries in parallel; ``None`` stands for a missing one."""
     wanted = tuple(versions)
     found = yield from All(
         tuple(Get(folder.entry(version), most=ENTRY_BYTES) for version in wanted)
@@ -301,7 +304,7 @@ def read_entries(folder: LogFolder, versions: Iterable[int]) -> Step[tuple[LogEn
 def _read_listed(
     folder: LogFolder, listed: ListedLog, versions: range
 ) -> Step[tuple[list[LogEntry], tuple[int, ...]]]:
-    """Read entries that a listing shows, and name those that were overwritten since."""
+    """Read entries that a listing shows, and the versions that were overwritten since."""
     for version in versions:
         if version not in listed.entries:
             raise log_hole(version)
@@ -316,7 +319,8 @@ def _read_listed(
 def _by_checksum(
     folder: LogFolder, listed: ListedLog, end: int, depth: LogDepth
 ) -> Step[OpenedLog]:
-    """The state by the newest checksum file; version -1 where there is none to believe."""
+    """Read the state from the newest checksum file and the entries since. Its version is -1 if no
+    checksum file can be used."""
     none = OpenedLog(LogState(), listed.sent_at)
     base = listed.newest_checkpoint(end)
     lowest = -1 if base is None else base
@@ -351,13 +355,15 @@ def _by_checksum(
 
 
 def _lacks_files(state: LogState, depth: LogDepth) -> bool:
-    """Tell whether a state has no files, and an opening is to read them."""
+    """Return whether a state has no files, but an opening of this depth must read them."""
     most = {LogDepth.BLIND: -1, LogDepth.FEW: MANY}.get(depth)
     return state.files is None and (most is None or (state.count or 0) <= most)
 
 
 def _compared(folder: LogFolder, checksum: ReadChecksum, version: int) -> Step[tuple[int, ...]]:
-    """Versions that another engine's checksum file contradicts: its own, or none."""
+    """Compare another engine's checksum file with its entry.
+
+    :return: the version, if the entry is not the one of the checksum file; otherwise none."""
     (entry,) = yield from read_entries(folder, [version])
     if entry is None:
         raise _LogCleaned
@@ -368,15 +374,16 @@ def _compared(folder: LogFolder, checksum: ReadChecksum, version: int) -> Step[t
 def _by_checkpoint(
     folder: LogFolder, listed: ListedLog, end: int, read: _PartReader
 ) -> Step[OpenedLog]:
-    """The whole state, or what is read of it: by the newest checkpoint that can be read, or by all
-    entries."""
+    """Read a whole state, or the part that ``read`` selects.
+
+    It uses the newest checkpoint that can be read, and the entries since; or all entries."""
     damage: RecordDamagedError | None = None
     while True:
         base = listed.newest_checkpoint(end)
         try:
             state = yield from _at_checkpoint(folder, listed, base, read)
         except RecordDamagedError as error:
-            # Nothing depends on one checkpoint while the entries before it are there.
+            # A damaged checkpoint is not needed as long as the entries before it are there.
             damage = damage or error
             listed = yield from list_log(folder)
             older = {v: parts for v, parts in listed.checkpoints.items() if v < (base or 0)}
@@ -392,7 +399,7 @@ def _by_checkpoint(
 
 
 def _explain_hole(listed: ListedLog, end: int, damage: RecordDamagedError | None) -> None:
-    """Raise what is behind missing entries, where it is known."""
+    """Raise the cause of missing entries, if it is known."""
     if damage is not None:
         raise damage
     if any(version <= end for version in listed.foreign):
@@ -415,7 +422,7 @@ def _at_checkpoint(
     if len(whole) < len(found):
         raise _LogCleaned
     work = Replay(LogState())
-    # At once: which part an action is in says nothing.
+    # All parts together: actions may lie in any part.
     work.apply(action for part in whole for action in read(part.body, part.key))
     state = work.end(base, {}, base)
     if state.protocol is None or state.metadata is None:

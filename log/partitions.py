@@ -1,18 +1,18 @@
-"""Partitions by their values: engines write one value as several texts, and it is one partition.
+"""Partitions by their values: engines write the same value in different ways.
 
 =====================  ==================================================  ======================
-column                 texts in a log                                      the one that is compared
+column                 spellings in a log                                  form for comparison
 =====================  ==================================================  ======================
 timestamp              ``2013-01-01T05:00:00.000000Z`` by Spark,           ``2013-01-01
                        ``2013-01-01 05:00:00`` by others                   05:00:00.000000``, UTC
 timestamp_ntz          with and without a fraction                         with six digits
-double, float          ``1.0E10``, ``NaN``                                 Python's of the number
-decimal                ``1.5`` and ``1.50``                                of the type's scale
+double, float          ``1.0E10``, ``NaN``                                 as Python writes it
+decimal                ``1.5`` and ``1.50``                                with the type's scale
 boolean                ``true``, ``True``                                  in lower case
-others                 one                                                 as it is
+others                 only one                                            as it is
 =====================  ==================================================  ======================
 
-A text that is not of its column's type is compared as it is: who reads its rows refuses it.
+A string that is not of its column's type is compared as it is. Readers refuse its rows.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _DECIMAL = re.compile(r"decimal\(\s*\d+\s*,\s*(\d+)\s*\)")
 
 @dataclass(frozen=True)
 class PartitionChoice:
-    """Partitions of which the files are wanted; those of others need not be read.
+    """A choice of the partitions whose files are wanted.
 
-    :param metadata: of the table.
-    :param wanted: tells whether a partition is.
+    :param metadata: that of the table.
+    :param wanted: returns whether a partition is wanted.
     """
 
     metadata: LogMetadata
@@ -50,14 +50,14 @@ class PartitionChoice:
         return self.metadata.partition_columns
 
     def has(self, values: Mapping[str, str | None]) -> bool:
-        """Tell whether files with these values are wanted."""
+        """Return whether files with these partition values are wanted."""
         return self.wanted(partition_of(values, self.metadata))
 
 
 def partition_of(values: Mapping[str, str | None], metadata: LogMetadata) -> Partition:
-    """The partition of a file whose values the log has."""
+    """Return the partition of a file by its values in the log."""
     rewrites = _rewrites(metadata.schema, metadata.partition_columns)
-    # Delta has no empty string in a partition: it is null.
+    # In Delta an empty string as a partition value is null.
     texts = ((rewrite, values.get(name) or None) for name, rewrite in rewrites)
     return tuple(text and rewrite(text) if rewrite else text for rewrite, text in texts)
 
@@ -66,11 +66,12 @@ def partition_of(values: Mapping[str, str | None], metadata: LogMetadata) -> Par
 def _rewrites(
     schema: str, columns: tuple[str, ...]
 ) -> tuple[tuple[str, Callable[[str], str] | None], ...]:
-    """What brings the texts of each partition column to the one that is compared."""
+    """Return the partition columns, each with the function that brings its values into the form
+    for comparison; ``None``: they are compared as they are."""
     try:
         kinds = {it["name"]: it["type"] for it in json.loads(schema)["fields"]}
     except (ValueError, RecursionError, KeyError, TypeError):
-        kinds = {}  # A damaged schema is refused where columns are read.
+        kinds = {}  # Readers of the columns refuse a damaged schema.
     return tuple((name, _rewrite(kinds.get(name))) for name in columns)
 
 
@@ -100,7 +101,7 @@ def _local(text: str) -> str:
 
 
 def _float(text: str) -> str:
-    """A number of 32 bits, which has more digits as Python's."""
+    """Return a number as one of 32 bits, which Python writes with all digits of 64 bits."""
     return str(struct.unpack("f", struct.pack("f", float(text)))[0])
 
 

@@ -1,4 +1,4 @@
-"""Publishing: the entry of a job that was handed over is written later, by whoever knows its id.
+"""Publishing of handed-over jobs: any process that knows a job's id writes its entry later.
 
 =============  ============  ==========================  ==========================================
 ``open/J``     ``jobs/J``    the log, since the opening  a publisher of J
@@ -8,15 +8,16 @@ there          there         no entry of J, no fence     judges all entries sinc
 there          there         the entry of J              finishes it
 there          there         the fence of J              refused: the job was aborted
 there          there         another entry of its run    refused: its rows would be there twice
-there          absent        any                         nothing: its owner is at work, or somebody
-                                                         closes it
+there          absent        any                         nothing: its owner is at work, or another
+                                                         process closes it
 absent         any           any                         nothing: the job is closed
 =============  ============  ==========================  ==========================================
 
-A job waits for the table's retention, counted from its opening. After that any engine's VACUUM may
-delete its files, which no entry names, so publishing it is refused, and recovery may fence it.
-Files in a data root may be lost with it before, so they are looked for.
-``jobs/J`` goes before ``open/J``: of a job that is closed nothing says that it waits.
+A job may wait as long as the table keeps removed files, counted from its opening. After that the
+VACUUM of another engine may delete its files, since no entry names them. So publishing is then
+refused, and recovery may fence the job. Files in a data root may be lost earlier, together with
+that root, so publishing checks that they are there. ``jobs/J`` is removed before ``open/J``, so
+that no closed job seems to wait.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from .vacuum import spared_for
 class WaitingJob:
     """A job that was handed over and is not closed.
 
-    :param opened_at: when its open record was written, and ``now``, by the store's clock.
+    :param opened_at: when its open record was written; ``now``: when it was read; both by the
+        store's clock.
     """
 
     change: LogChange
@@ -50,9 +52,9 @@ class WaitingJob:
 
 
 def hand_over_job(layout: LogLayout, change: LogChange) -> Step[None]:
-    """Let others commit a job.
+    """Allow other processes to commit a job.
 
-    :raises OtherJobError: it would make the table; without a log it could not be fenced.
+    :raises OtherJobError: the job would make the table; without a log it could not be fenced.
     """
     if change.base.version < 0:
         raise OtherJobError(
@@ -65,7 +67,7 @@ def hand_over_job(layout: LogLayout, change: LogChange) -> Step[None]:
 
 
 def read_waiting(layout: LogLayout, job: str) -> Step[WaitingJob | None]:
-    """Read a job that waits; ``None``: it does not.
+    """Read a job that waits to be published; ``None``: it does not wait.
 
     :raises RecordDamagedError: its record cannot be read.
     """
@@ -86,12 +88,11 @@ def publish_job(
 ) -> Step[EntryCommitted | None]:
     """Commit a job that was handed over, by any process; ``None``: it does not wait.
 
-    :param now: milliseconds, for the entry's readers.
-    :param check: refuses to write the entry, by the state that it comes after.
-    :raises JobFencedError: it was aborted.
-    :raises CommitConflictError: it does not stand on what came since its base, or its run has
-        committed meanwhile, or it has waited for too long, or files of it are lost. It waits as
-        before.
+    :param now: Unix milliseconds, for the entry's readers.
+    :param check: a step that may raise an error to refuse the job; it receives the present state.
+    :raises JobFencedError: the job was aborted.
+    :raises CommitConflictError: the job conflicts with an entry since its base, or its run has
+        committed meanwhile, or it has waited for too long, or its files are lost. It still waits.
     """
     waiting = yield from read_waiting(layout, job)
     if waiting is None:
@@ -115,7 +116,7 @@ def publish_job(
 
 
 def kept_for(layout: LogLayout, state: LogState) -> float:
-    """Seconds since its opening for which a job waits."""
+    """Return how long after its opening a job may wait, in seconds."""
     return layout.retention(state)
 
 
@@ -133,8 +134,9 @@ def _refuse_late(layout: LogLayout, state: LogState, waiting: WaitingJob) -> Non
 
 
 def _refuse_lost(layout: LogLayout, state: LogState, change: LogChange) -> Step[None]:
-    """Refuse to take rows out for files that were lost with a data root while the job waited.
+    """Refuse a job whose files were lost with a data root while it waited.
 
+    :raises CommitConflictError: a file is missing.
     :raises StoreUnreachableError: the data root cannot be reached.
     """
     keys = {layout.key_of(it.path, state): it.path for it in change.adds}

@@ -1,22 +1,23 @@
-"""Purge: files that no state needs and no job may still name are forgotten, then deleted.
+"""Purge of a log's data: files that no state and no job can need are forgotten, then deleted.
 
 ======================================  =================================================
 a file below the data prefix            is deleted
 ======================================  =================================================
 live                                    never
 removed, within the retention           not yet: readers and restores may need it
-removed before that                     once an entry says that it is forgotten
+removed before that                     after an entry has forgotten it
 of a job with an open record            never: its entry may come
-of an entry that was written over       not before its loss is accepted: a repair may name it
+of an entry that was overwritten        not before its loss is accepted: a repair may name it
 in a folder that may be another's       never
-of no entry and no open job             once an entry says that it is forgotten
+of no entry and no open job             after an entry has forgotten it
 ======================================  =================================================
 
-Three looks in this order: data, open records, log. A file that the first shows belongs to a job
-that was open by then; if the second shows no record of it, the job is decided, and the third shows
-its entry. The entry that forgets is judged by restores, which would bring such a file back, and
-judges those that came before it. It names every file that goes, those without a tombstone, too:
-checkpoints drop tombstones by age, and a restore may have read the one that is missing now.
+It reads data, open records and log in this order. A file in the data listing belongs to a job that
+was open by then. If the second listing has no open record of that job, the job is decided, and the
+log shows its entry. Restores, which would bring such a file back, judge the entry that forgets it,
+and that entry judges the restores before it. It names every file that is deleted, also those
+without a tombstone: checkpoints drop tombstones by age, and a restore may have read a tombstone
+that is missing now.
 """
 
 from __future__ import annotations
@@ -49,25 +50,27 @@ logger = logging.getLogger("zero_rename.log.purging")
 
 @dataclass(frozen=True)
 class PurgePlan:
-    """What a purge deletes.
+    """The files that a purge deletes.
 
-    :param forgets: by key: what the entry says of it.
+    :param state: the state that the plan was made on.
+    :param forgets: by key, the tombstone that the entry of the purge has.
     """
 
     state: LogState
     forgets: Mapping[str, RemoveFile]
 
 
-#: Tells of a key below the data prefix whether a job wrote it: others' files are left.
+#: Returns whether a job wrote the object of a key below the data prefix; other objects are kept.
 IsOfJob = Callable[[str], bool]
 
 
 def plan_log_purge(
     layout: LogLayout, now: int, is_of_job: IsOfJob = lambda _: True
 ) -> Step[PurgePlan]:
-    """Look for files that nothing needs.
+    """Find the files that nothing needs. Changes nothing.
 
-    :param now: milliseconds, by the store's clock.
+    :param now: Unix milliseconds, by the store's clock.
+    :param is_of_job: see :data:`IsOfJob`.
     """
     folders: tuple[str, ...] = (layout.data,)
     records = JobFiles(layout.control)
@@ -77,7 +80,7 @@ def plan_log_purge(
         log = yield from open_log(layout, LogDepth.WHOLE)
         state = log.state
         if folders == (folders := layout.data_folders(state)):
-            break  # Else it has further ones, whose files are to be seen before the log, too.
+            break  # Otherwise the state names more folders, to be listed before the log, too.
     own = yield from layout.own_folders(state)
     open_jobs = {records.job_of(key) for key in opened.keys}
     candidates = {
@@ -86,7 +89,7 @@ def plan_log_purge(
         if key.startswith(own) and _job_of(folders, key) not in open_jobs and is_of_job(key)
     }
     if log.overwritten:
-        # An entry was destroyed: what it added is in no state, and must not go.
+        # An entry was destroyed. The files that it added are in no state, and must be kept.
         return PurgePlan(state, {})
     candidates -= {layout.key_of(path, state) for path in state.live}
     kept_since = now - int(layout.retention(state) * 1000)
@@ -105,8 +108,8 @@ def plan_log_purge(
 
 
 def _data_in(folders: Iterable[str]) -> Step[dict[str, ListedObject]]:
-    """List what lies in folders of data, by key. A folder at a store that cannot be reached is left
-    out: of its files nothing is deleted."""
+    """List the objects in data folders, by key. A folder whose store cannot be reached is left out,
+    so nothing there is deleted."""
     found: dict[str, ListedObject] = {}
     for folder in folders:
         try:
@@ -119,7 +122,7 @@ def _data_in(folders: Iterable[str]) -> Step[dict[str, ListedObject]]:
 
 
 def _job_of(folders: Iterable[str], key: str) -> str:
-    """Read the job that wrote a file, of its folder."""
+    """Return the job that wrote a file, from the name of its folder."""
     folder = next(it for it in folders if key.startswith(it))
     return key.removeprefix(folder).split("/")[0]
 
@@ -127,10 +130,10 @@ def _job_of(folders: Iterable[str], key: str) -> str:
 def _without_overwritten(
     layout: LogLayout, state: LogState, folders: tuple[str, ...], keys: set[str], since: float
 ) -> Step[set[str]]:
-    """Leave out files of jobs whose entries were written over, which a repair commits again unless
-    the job is fenced.
+    """Leave out the files of jobs whose entries were overwritten: a repair can commit them again,
+    unless the job is fenced.
 
-    :param since: the oldest of the files; an entry comes after its files.
+    :param since: the time of the oldest file; the entry of a file is younger than the file.
     """
     found = yield from find_overwritten(layout, since)
     lost = {it.job for it in found if FENCE + it.job not in state.transactions}
@@ -140,13 +143,16 @@ def _without_overwritten(
 def purge_log(
     layout: LogLayout, purger: str, now: int, is_of_job: IsOfJob = lambda _: True
 ) -> Step[tuple[str, ...]]:
-    """Delete what a plan finds; return the keys.
+    """Forget and delete the files that nothing needs; return their keys.
 
-    :param purger: the id of the entry that forgets.
+    :param purger: the id of the entry that forgets the files.
+    :param now: Unix milliseconds, by the store's clock.
+    :param is_of_job: see :data:`IsOfJob`.
     :raises CommitConflictError: a restore brought a file back meanwhile. Nothing was deleted.
+    :raises UnfinishedUpkeepError: not all files were deleted.
     """
     plan = yield from plan_log_purge(layout, now, is_of_job)
-    # Where no job has made the table there is nothing to restore, and an entry would make a log.
+    # Without a table there is nothing to restore, and an entry would make a log.
     if plan.forgets and plan.state.exists:
         change = LogChange(
             purger,
@@ -163,7 +169,7 @@ def purge_log(
         try:
             answer = yield from DeleteMany(items)
         except (StoreRefusedError, StoreUnreachableError) as error:
-            # The entry that forgets them stands, and some may be gone.
+            # The entry that forgets the files stands, and some may be deleted already.
             answer = Unknown(error.message)
         if isinstance(answer, Unknown) or answer.errors:
             raise UnfinishedUpkeepError(

@@ -1,20 +1,20 @@
-"""The commit point: one PUT with If-None-Match, and what became of it.
+"""Commit point of a job in a log: one PUT with If-None-Match, and its outcome.
 
 ==================  =====================================================================
 answer              then
 ==================  =====================================================================
 done                written
-412                 the entry there is read: ours (an earlier answer was lost), or another's,
-                    and those right after it where many jobs commit at once
-409, none           the entry is read; where none is, the same bytes at the same number
-412, none there     the same: the answer spoke of a state that has passed
-never any           unknown: it may be there, or come
+412                 read the entry there: ours (an earlier answer was lost), or another's;
+                    if many jobs commit at once, also those right after it
+409, or no answer   read the entry; if there is none, send the same bytes again
+412, but no entry   the same: the answer was about a former state
+never an answer     unknown: the entry may be there, or may come
 ==================  =====================================================================
 
-The same number, since a next one would leave a hole if this one does not come, or commit twice if
-it does. Where others clean the log, no request is sent after the deadline: a number may be free
-again by then, and an entry there would be in the void. An answer that is not known stays so where
-what lies at the number cannot be read.
+The bytes are sent again at the same number. With another number the log would have a hole if the
+first PUT does not arrive, or the job would commit twice if it does. Where other engines clean the
+log, no request is sent after the deadline: the number may have been cleaned by then, and no reader
+would see an entry there. If the object at the number cannot be read, the outcome stays unknown.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from ..committer.store.requests import Absent, All, Clock, Done, Found, Get, Put
 from .contention import CALM, Contention
 from .entries import ENTRY_BYTES, LogEntry, LogFolder, read_entry
 
-#: As of other conditional writes: a store may be away for a minute.
+#: As for other conditional writes: a store may be unreachable for a minute.
 _TRIES = Backoff(tries=20, first=0.2, cap=8.0)
 
 
 @dataclass(frozen=True)
 class NumberTaken:
-    """The number's entry: ours, or another's.
+    """The entry at a number: ours, or another's.
 
-    :param later: the entries right after another's, as far as they were asked for.
+    :param later: the entries right after another's, if they were requested.
     """
 
     entry: LogEntry
@@ -51,16 +51,16 @@ class NumberTaken:
 
 @dataclass(frozen=True)
 class NumberUnsure:
-    """No answer tells whether our entry is or will be there."""
+    """Unknown outcome: our entry may be at the number, or may still arrive there."""
 
     cause: str
 
 
 @dataclass(frozen=True)
 class ListingExpired:
-    """The deadline passed.
+    """Outcome of a PUT after whose deadline nothing was sent any more.
 
-    :param sent: the entry was sent before that.
+    :param sent: the entry was sent before the deadline, without a certain answer.
     """
 
     sent: bool
@@ -73,11 +73,12 @@ def put_entry(
     deadline: float | None,
     contention: Contention = CALM,
 ) -> Step[NumberTaken | NumberUnsure | ListingExpired]:
-    """Write an entry and find out whose the number is.
+    """Write an entry, and find out which entry is at the number.
 
+    :param deadline: the time of this process's clock after which nothing is sent; ``None``: none.
     :raises StoreUnreachableError: nothing was sent.
-    :raises StoreRefusedError: the store refused the first request for want of rights.
-    :raises InvalidInputError: nobody would read an entry of so many bytes. Nothing was sent.
+    :raises StoreRefusedError: the store refused the first request: a right is missing.
+    :raises InvalidInputError: the entry is larger than readers accept. Nothing was sent.
     :raises RecordDamagedError: another's entry is there, and cannot be read.
     """
     if len(body) > ENTRY_BYTES:
@@ -120,8 +121,8 @@ def put_entry(
 
 
 def _read_from(folder: LogFolder, version: int, ahead: int) -> Step[tuple[Found | Absent, ...]]:
-    """Read the entry at a number and those right after it. If that fails, read the first alone: it
-    is enough to tell what became of ours."""
+    """Read the entry at a number and those right after it. If that fails, read only the first: it
+    is enough to show the outcome of our PUT."""
     if ahead:
         numbers = range(version, version + 1 + ahead)
         with suppress(StoreUnreachableError, StoreRefusedError):
@@ -132,8 +133,8 @@ def _read_from(folder: LogFolder, version: int, ahead: int) -> Step[tuple[Found 
 
 
 def _readable(found: Iterable[Found | Absent], first: int) -> tuple[LogEntry, ...]:
-    """Read entries up to the first that is missing or damaged: its number is asked for next, and
-    then a damage is reported."""
+    """Read entries up to the first that is missing or damaged. The job tries its number next, which
+    then reports the damage."""
     entries: list[LogEntry] = []
     for it in found:
         if isinstance(it, Absent):

@@ -3,25 +3,25 @@
 =====================================  =============================================================
 a partition                            its ranks
 =====================================  =============================================================
-has live files                         in their tags: the newest of all; what has replaced it last
-                                       says the youngest of them that says any
+has live files                         in their tags: the newest rank of all files; the rank of the
+                                       last replace, from the youngest file that names one
 has none, and a ranked run emptied it  in a transaction, which has partition and ranks in its name
 =====================================  =============================================================
 
-An entry says of the files that it adds:
+The files that an entry adds get these ranks:
 
 =====================================  =============================================================
-a replace                              its run's rank, as the newest and as the one that replaced
-an append                              its run's rank; where a run has emptied the partition, that
-                                       one's, too
-what writes rows again                 what the partition's ranks are
-a restore                              nothing: files come back with their tags, and what is kept of
-                                       partitions in transactions is what was kept then
+a replace                              its run's rank, as the newest and as that of the last replace
+an append                              its run's rank; if a run has emptied the partition, also that
+                                       run's
+an entry that rewrites rows            the partition's ranks, unchanged
+a restore                              none: files come back with their tags, and transactions keep
+                                       the ranks that they kept at the restored version
 =====================================  =============================================================
 
-Files of other engines have no tags, and a run without a rank is older than any. The ranks are those
-of the state that the entry is made of: entries since the base do not tell them, as the newer run
-may have come long before.
+Files of other engines have no tags, and a run without a rank is older than any. Ranks are compared
+with the state that the entry is made of, not with the entries since the base: the newer run may
+have come long before.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from .replay import LogState, Partition
 from .scope import Scope
 from .settling import lost_in, settled_in
 
-#: The application of transactions that keep the ranks of partitions without files.
+#: The prefix of the applications of transactions with the ranks of partitions without files.
 RANKS = "zero_rename.ranks/"
-#: The tag of files that says ranks.
+#: The tag of a file that has the ranks of its partition.
 TAG = "ranks"
 
 
 @dataclass(frozen=True)
 class LogRanks:
-    """How new a change's run is.
+    """The ranks of a change's run.
 
-    :param by_partition: in these partitions; ``None``: it has no rank there.
-    :param other: in all others.
+    :param by_partition: the rank in these partitions; ``None``: the run has no rank there.
+    :param other: the rank in all other partitions.
     """
 
     by_partition: Mapping[Partition, RunRank | None] = field(default_factory=dict)
@@ -62,15 +62,15 @@ class LogRanks:
         return self.by_partition.get(partition, self.other)
 
     def as_json(self) -> object:
-        """As JSON that :func:`read_log_ranks` reads."""
+        """Return the ranks as JSON that :func:`read_log_ranks` reads."""
         named = [[[*place], _json(rank)] for place, rank in self.by_partition.items()]
         return {"named": named, "other": _json(self.other)}
 
 
 def read_log_ranks(said: object, key: str) -> LogRanks:
-    """Read ranks of :meth:`LogRanks.as_json`.
+    """Read ranks that :meth:`LogRanks.as_json` wrote.
 
-    :raises RecordDamagedError: they are none.
+    :raises RecordDamagedError: the ranks are invalid.
     """
     try:
         if not isinstance(said, dict):
@@ -87,11 +87,11 @@ def read_log_ranks(said: object, key: str) -> LogRanks:
 
 @dataclass(frozen=True)
 class LogSuperseder:
-    """What a run gives way to in a partition.
+    """The reason why a run gives way in a partition.
 
-    :param job: that wrote it last; ``""``: not known.
-    :param settled_for: the key of the run for which a conflict over it was settled; ``None``: the
-        run gives way to a newer one.
+    :param job: the job that wrote the partition last; ``""``: unknown.
+    :param settled_for: the key of the run that won a settled conflict over the partition; ``None``:
+        the run gives way to a newer one.
     """
 
     job: str
@@ -99,9 +99,9 @@ class LogSuperseder:
 
 
 class LogSupersededError(SupersededRunError):
-    """A run gives way to newer ones, or to those for which conflicts were settled.
+    """A run gives way to newer runs, or to runs that have won settled conflicts.
 
-    :param found: the partitions in which it does.
+    :param found: the partitions in which it gives way, each with the reason.
     """
 
     def __init__(self, job: str, found: Mapping[Partition, LogSuperseder]) -> None:
@@ -112,9 +112,9 @@ class LogSupersededError(SupersededRunError):
 
 
 def ranks_in(state: LogState, scope: Scope) -> dict[Partition, PartitionRanks]:
-    """The ranks of the partitions of a scope that any run has written.
+    """Return the ranks of the partitions of a scope that any run has written.
 
-    :param state: with its files and all of its transactions.
+    :param state: a state with its files and all of its transactions.
     :raises RecordDamagedError: a tag cannot be read.
     """
     found = {place: ranks for place, (_, ranks) in _emptied(state).items() if scope.has(place)}
@@ -129,7 +129,7 @@ def ranks_in(state: LogState, scope: Scope) -> dict[Partition, PartitionRanks]:
 
 
 def last_jobs(state: LogState, places: Collection[Partition]) -> dict[Partition, str]:
-    """The job that wrote each of some partitions last; ``""`` where no live file says it."""
+    """Return the job that wrote each partition last; ``""``: no live file names it."""
     last: dict[Partition, AddFile] = {}
     for file in state.files.values() if places and state.files is not None else ():
         place = state.partition(file)
@@ -141,10 +141,11 @@ def last_jobs(state: LogState, places: Collection[Partition]) -> dict[Partition,
 def gave_way(
     state: LogState, scope: Scope, ranks: LogRanks, replaced: Scope, run: str | None
 ) -> dict[Partition, LogSuperseder]:
-    """The partitions of a scope in which a run gives way to newer ones.
+    """Return the partitions of a scope in which a run gives way to newer ones.
 
-    :param replaced: the partitions that it would replace; to others it would add.
-    :raises InvalidInputError: ranks of two kinds.
+    :param ranks: the run's ranks.
+    :param replaced: the partitions that it would replace; it would add to the others.
+    :raises InvalidInputError: the ranks are of two kinds.
     """
     there = ranks_in(state, scope)
     found = [
@@ -156,7 +157,7 @@ def gave_way(
 
 
 def _where(state: LogState, place: Partition) -> str:
-    """Say which partition a place is, for an error."""
+    """Return a phrase that names a partition, for an error."""
     columns = () if state.metadata is None else state.metadata.partition_columns
     named = (
         f"{it}={'null' if value is None else value}"
@@ -168,9 +169,9 @@ def _where(state: LogState, place: Partition) -> str:
 def lost_to(
     state: LogState, scope: Scope, run: str | None, settles: Collection[Partition] = ()
 ) -> dict[Partition, LogSuperseder]:
-    """The partitions of a scope over which a conflict was settled against a run.
+    """Return the partitions of a scope in which a run has lost a settled conflict.
 
-    :param settles: those in which the run settles one itself.
+    :param settles: partitions in which the run settles a conflict itself; they do not count.
     """
     lost = {it: said for it, said in lost_in(state, run, settles).items() if scope.has(it)}
     jobs = last_jobs(state, lost)
@@ -178,26 +179,27 @@ def lost_to(
 
 
 def is_met(entry: LogEntry, before: LogState, place: Partition, rank: RunRank | None) -> bool:
-    """Tell whether an entry is of a run as new as another one, so that neither gives way: each was
-    to be held against what was there when it began."""
+    """Return whether an entry's run has the given rank in a partition. Then neither run gives way,
+    and the conflict test decides."""
     adds = [it for it in entry.of(AddFile) if before.partition(it) == place]
     emptied = emptied_by(entry).get(place, NO_RANKS)
     return rank is not None and rank in (newest_in(adds), emptied.newest)
 
 
 def newest_in(files: Collection[AddFile]) -> RunRank | None:
-    """The rank of the newest run that files tell; ``None``: they tell none."""
+    """Return the newest rank in the tags of files; ``None``: they have no ranks."""
     return _combined(files).newest
 
 
 def emptied_by(entry: LogEntry) -> dict[Partition, PartitionRanks]:
-    """The ranks that an entry tells of partitions which it leaves without a file."""
+    """Return the ranks in an entry's transactions, by partition: those that it leaves without a
+    file."""
     told = (it.app for it in entry.of(AppTransaction) if it.app.startswith(RANKS))
     return dict(map(_read_name, told))
 
 
 def ranks_said(entry: LogEntry, before: LogState) -> LogRanks:
-    """How new the run of an entry is, of what its files and its transactions say."""
+    """Return the ranks of an entry's run, as the entry's files and transactions have them."""
     files: dict[Partition, list[AddFile]] = defaultdict(list)
     for file in entry.of(AddFile):
         if (place := before.partition(file)) is not None:
@@ -213,11 +215,12 @@ def ranks_after(
     replaced: Scope,
     ranks: LogRanks,
 ) -> dict[Partition, PartitionRanks]:
-    """What an entry says of the ranks of partitions: of those that it adds files to, and of those
-    that it leaves without any.
+    """Return the ranks of the partitions that an entry adds files to, or leaves without files.
 
-    :param state: that the entry is made of.
-    :param removed: files that it removes.
+    :param state: the state that the entry is made of.
+    :param adds: files that it adds; ``removed``: files that it removes.
+    :param replaced: the partitions that it replaces.
+    :param ranks: the ranks of its run.
     """
     emptied = _emptied(state)
     filled = {place for it in adds if (place := state.partition(it)) is not None}
@@ -248,11 +251,11 @@ def emptied_transactions(
     now: int,
     restored: Collection[Partition] = (),
 ) -> list[AppTransaction]:
-    """Transactions that keep the ranks of partitions which an entry leaves without a file, and
-    renew those of partitions that were without one before.
+    """Return transactions with the ranks of partitions that an entry leaves without a file, and
+    with the new ranks of partitions that had no file before.
 
-    :param after: of :func:`ranks_after`.
-    :param restored: partitions that are as they were once, with a file or without.
+    :param after: the result of :func:`ranks_after`.
+    :param restored: partitions whose former ranks a restore brings back, with a file or without.
     """
     emptied = _emptied(state)
     filled = {state.partition(it) for it in adds}
@@ -270,12 +273,12 @@ def emptied_transactions(
 
 
 def tag_of(ranks: PartitionRanks) -> str:
-    """The tag of files that an entry adds to a partition."""
+    """Return the tag of the files that an entry adds to a partition with these ranks."""
     return json.dumps([_json(ranks.newest), _json(ranks.replaced)], separators=(",", ":"))
 
 
 def _combined(files: Collection[AddFile]) -> PartitionRanks:
-    """The ranks of a partition, of what its live files say."""
+    """Return the ranks of a partition by the tags of its live files."""
     said = [_read_tag(it) for it in sorted(files, key=_age, reverse=True)]
     newest = [its.newest for its in said if its.newest is not None]
     replaced = (its.replaced for its in said if its.replaced is not None)
@@ -305,10 +308,10 @@ def _read(text: str, where: str, of: str) -> PartitionRanks:
 
 
 def emptied_again(state: LogState, then: LogState, scope: Scope) -> dict[Partition, PartitionRanks]:
-    """The ranks that transactions kept of partitions in a former state, where they keep others now:
-    none of those that no run had left without a file by then.
+    """Return the ranks that transactions kept in a former state, for partitions with other ranks
+    now. If they kept no ranks of a partition then, it has none in the result.
 
-    :param then: with all of its transactions.
+    :param then: the former state, with all of its transactions.
     """
     kept = {place: ranks for place, (_, ranks) in _emptied(then).items()}
     now = {place: ranks for place, (_, ranks) in _emptied(state).items()}
@@ -317,10 +320,9 @@ def emptied_again(state: LogState, then: LogState, scope: Scope) -> dict[Partiti
 
 
 def standing_ranks(state: LogState) -> list[AppTransaction]:
-    """The transactions of a state that keep ranks of partitions, the oldest first; of those alone
-    that can be read.
+    """Return the transactions with ranks of partitions, the oldest first, without damaged ones.
 
-    Jobs that compare no ranks need them, too: they tell them of files that they add.
+    Jobs that compare no ranks need them, too: they write them into the tags of files that they add.
     """
     found = [it for app, it in state.transactions.items() if app.startswith(RANKS)]
     last: dict[Partition, tuple[AppTransaction, PartitionRanks]] = {}
@@ -333,12 +335,13 @@ def standing_ranks(state: LogState) -> list[AppTransaction]:
 
 
 def keeps_ranks(state: LogState) -> bool:
-    """Tell whether transactions of a state keep ranks of any partition."""
+    """Return whether transactions of a state keep ranks of any partition."""
     return any(app.startswith(RANKS) for app in state.transactions)
 
 
 def _emptied(state: LogState) -> dict[Partition, tuple[int, PartitionRanks]]:
-    """The ranks that transactions keep, each with the version that says them: the last counts."""
+    """Return the ranks in transactions by partition, each with the transaction's version; of
+    several for one partition the last counts."""
     found: dict[Partition, tuple[int, PartitionRanks]] = {}
     for app, transaction in state.transactions.items():
         if app.startswith(RANKS):

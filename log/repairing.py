@@ -1,26 +1,25 @@
-"""Repair: what a job had committed is committed again, after a writer without conditions wrote over
-its entry.
+"""Repair of a log: commits a job's change again after another writer has overwritten its entry.
 
 =======================================  =======================================================
-the entry that was written over          the repair
+the overwritten entry                    the repair
 =======================================  =======================================================
 adds rows                                adds the files, if they are there and nothing may be
                                          deleting them
-replaces partitions                      the same, and removes what is live there
-writes files again, deletes, updates     removes these files, which must be live
-compacts                                 nothing: the rows are as they were
+replaces partitions                      the same, and removes all files that are live there
+rewrites files, deletes, updates         removes these files, which must be live
+compacts                                 nothing: the rows have not changed
 changes columns or properties            changes them again
-makes the table, restores a version,     nothing: it is left, and said
+makes the table, restores a version,     nothing: this is reported
 settles a conflict of runs
-cannot be found beside the log           nothing: it is left, and said
+is not kept beside the log               nothing: this is reported
 =======================================  =======================================================
 
-It is a change of the same job, judged by every entry since the one that was written over: the one
-in its place, and all after it. So a job is committed again once, by whoever does it first: the
-second meets an entry of the job. What was replaced, restored or removed since stays so; and a run
-that has loaded again has done its work. Where a judgement is not possible, nothing is brought back.
+A repair is a change of the same job. Every entry since is judged: the one that has overwritten it,
+and all after that. So a job is committed again only once: a second repair meets the entry of the
+first. Rows that were replaced, restored or removed since stay so. A run that has loaded again has
+done its work. If an entry cannot be judged, nothing is brought back.
 
-A loss is accepted by a fence: the job cannot come any more, and nothing is told of it.
+A loss is accepted by a fence: the job can never commit again, and it is not reported any more.
 """
 
 from __future__ import annotations
@@ -55,16 +54,19 @@ from .scope import NONE, Scope, read_scope
 from .settling import read_settles
 from .vacuum import spared_for
 
-#: The member by which an entry tells what its rows were computed from.
+#: The member of an entry with the inputs of its rows.
 INPUTS = "inputs"
 #: Members of an entry about the rows of its job, written or left out. A repair repeats them.
 _TOLD = ("rowChanges", "changeReads", INPUTS, "narrows", "superseded", "leftOut", "replacedWhere")
 
 
 class RepairOutcome(StrEnum):
-    """What became of an overwritten entry. Repeated: the log has an entry of the job, or of a later
-    try of its run. Needless: it had changed no row. Left: it cannot be committed again. Accepted:
-    its loss was. Unknown: its entry may come."""
+    """Outcome for an overwritten entry.
+
+    ``REPEATED``: the log has another entry of the job, or one of a later attempt of its run.
+    ``NEEDLESS``: the entry had changed no rows. ``LEFT``: it cannot be committed again.
+    ``ACCEPTED``: its loss was accepted. ``UNKNOWN``: the entry of the repair or fence may still
+    come."""
 
     WOULD_COMMIT = "would-commit"
     COMMITTED = "committed"
@@ -77,19 +79,19 @@ class RepairOutcome(StrEnum):
 
     @property
     def is_lost(self) -> bool:
-        """Whether rows are missing yet."""
+        """True if rows of the entry are still missing."""
         return self not in (self.COMMITTED, self.REPEATED, self.NEEDLESS, self.ACCEPTED)
 
 
 @dataclass(frozen=True)
 class RepairedEntry:
-    """An entry that was written over, and what became of it.
+    """An overwritten entry, and the outcome of its repair.
 
     :param version: its number.
-    :param job: the job that had committed it; ``by`` says who wrote over it.
-    :param files: that it had added; ``removed`` those that it had removed.
-    :param committed: the version that it has now, of one that is committed.
-    :param reason: why it is left.
+    :param job: the job that had committed it; ``by``: the writer that has overwritten it.
+    :param files: how many files it had added; ``removed``: how many it had removed.
+    :param committed: the version of its new entry, if there is one.
+    :param reason: why it cannot be committed again.
     """
 
     version: int
@@ -103,15 +105,16 @@ class RepairedEntry:
 
 
 class _Unrepairable(Exception):
-    """An entry that is not committed again, with the reason."""
+    """An entry cannot be committed again, for the reason that the message gives."""
 
 
 def repair_log(
     layout: LogLayout, now: int, apply: bool, accept_loss: bool, fencer: str
 ) -> Step[list[RepairedEntry]]:
-    """Commit again what was written over, the oldest first; or say what would be.
+    """Commit overwritten entries again, the oldest first.
 
-    :param now: milliseconds, by the store's clock.
+    :param now: Unix milliseconds, by the store's clock.
+    :param apply: ``False`` only reports what would be done.
     :param accept_loss: fence the jobs whose entries cannot be committed again.
     :param fencer: the id of this process, for the fences' entries.
     """
@@ -129,9 +132,9 @@ def repair_log(
 def _accepted(
     layout: LogLayout, lost: OverwrittenEntry, found: RepairedEntry, fencer: str, now: int
 ) -> Step[RepairedEntry]:
-    """Fence the job of an entry, so that nothing tells of it any more."""
+    """Fence the job of an overwritten entry, so that its loss is not reported any more."""
     try:
-        # What its number holds now is another's, and it was not committed before it.
+        # The job has no entry up to this number, which another writer's entry has now.
         since, after = lost.now.written_at, lost.version
         yield from fence_job(layout, found.job, since, fencer, now, after)
     except OutcomeUnknownError as error:
@@ -215,9 +218,9 @@ def _commit(
 
 
 def repairing_change(was: LogEntry, before: LogState) -> LogChange:
-    """The change that commits an entry again.
+    """Return the change that commits an entry again.
 
-    :param before: the state that it was made of, without files.
+    :param before: the state that the entry was made of, without files.
     """
     job = was.job or ""
     adds = tuple(it for it in was.of(AddFile) if it.tags.get("job") == job)
@@ -256,7 +259,7 @@ def repairing_change(was: LogEntry, before: LogState) -> LogChange:
 
 
 def _check_kept(layout: LogLayout, state: LogState, change: LogChange, now: int) -> Step[None]:
-    """Refuse files that are gone, or that a VACUUM may be deleting as files of no entry."""
+    """Refuse files that are missing, or that a VACUUM may be deleting since no entry names them."""
     keys = [layout.key_of(add.path, state) for add in change.adds]
     found = yield from All(tuple(Head(key) for key in keys))
     gone = sum(not isinstance(it, Found) for it in found)

@@ -1,16 +1,16 @@
-"""The state of a table: what its entries add up to.
+"""State of a table, and its replay: a state and the entries after it give the next state.
 
 =================  ========================  =================================================
 member             known from                unknown
 =================  ========================  =================================================
 protocol, columns  any opening               never
-transactions       any opening               older ones, where ``N.crc`` names the newest only
+transactions       any opening               older ones, if ``N.crc`` names only the newest
 files              checkpoint or small crc   ``None`` after an opening that needs none; those of
-                                             other partitions where some were chosen
+                                             other partitions, if only some were read
 tombstones         checkpoint and entries    ``None`` after an opening by ``N.crc``
 =================  ========================  =================================================
 
-Replay is a function of a state and the entries right after it: a gap is refused.
+The entries must follow the state without a gap; a gap is refused.
 """
 
 from __future__ import annotations
@@ -35,14 +35,17 @@ from .partitions import Partition, partition_of
 
 @dataclass(frozen=True)
 class LogState:
-    """A table after one version. ``version`` -1 is a table that is not there.
+    """A table after one version. With ``version`` -1 the table does not exist.
 
-    :param files: live ones by path; ``None``: not read.
-    :param all_files: false: those of some partitions are there for sure, of others perhaps.
-    :param removed: tombstones by path; ``None``: not read.
-    :param count: live files, and ``size`` their bytes; ``None``: not known.
-    :param etags: of the entries since ``checkpoint``, by version.
-    :param all_transactions: false: only the newest are there.
+    :param transactions: by application, the newest last.
+    :param files: the live files by path; ``None``: not read.
+    :param removed: the tombstones by path; ``None``: not read.
+    :param count: the number of live files; ``size``: their bytes; ``None``: unknown.
+    :param etags: the ETags of the entries since ``checkpoint``, by version.
+    :param checkpoint: the version of the newest checkpoint; -1: there is none.
+    :param all_transactions: ``False`` if only the newest were read.
+    :param all_files: ``False`` if only the files of chosen partitions were read, and perhaps some
+        of others.
     """
 
     version: int = -1
@@ -72,13 +75,13 @@ class LogState:
 
     @property
     def live(self) -> Mapping[str, AddFile]:
-        """The live files of a state that was read with them."""
+        """The live files by path. The state must have been read with its files."""
         if self.files is None:
             raise ValueError("the state was opened without its files")
         return self.files
 
     def partition(self, file: AddFile | RemoveFile) -> Partition | None:
-        """The partition of a file; ``None`` where its tombstone does not say."""
+        """Return the partition of a file; ``None``: its tombstone does not name it."""
         values = file.values
         if values is None and self.files is not None and file.path in self.files:
             values = self.files[file.path].values
@@ -91,7 +94,7 @@ class LogState:
 
 
 class Replay:
-    """A state under construction: it copies what it changes once, however many entries come."""
+    """A state under construction: it copies the former state once, for any number of entries."""
 
     def __init__(self, state: LogState) -> None:
         self._state = state
@@ -104,10 +107,11 @@ class Replay:
         self._count, self._size = state.count, state.size
 
     def apply(self, actions: Iterable[Action], known: bool = False) -> None:
-        """Apply the actions of one entry or checkpoint: removes first, so order says nothing.
+        """Apply the actions of one entry or checkpoint. Removes come first, so the order of the
+        actions does not matter.
 
-        :param known: what they remove was live, and what they add was not, as this package writes
-            entries; else only the files tell.
+        :param known: this package wrote the entry, so the files that it removes were live, and
+            those that it adds were not. Otherwise only the files of the state show this.
         """
         actions = tuple(actions)
         for action in actions:
@@ -118,7 +122,7 @@ class Replay:
                 case AddFile():
                     self._add(action, known)
                 case AppTransaction():
-                    self._transactions.pop(action.app, None)  # The newest stand last.
+                    self._transactions.pop(action.app, None)  # So that the newest come last.
                     self._transactions[action.app] = action
                 case DomainMetadata(removed=True):
                     self._domains.pop(action.domain, None)
@@ -139,7 +143,7 @@ class Replay:
         if before is not None:
             self._count_file(-1, before.size)
         elif not (self._all_files or known or action.changes_data):
-            self._count = self._size = None  # It may say something new of a live file.
+            self._count = self._size = None  # It may be an update of a file that is live already.
 
     def _remove(self, action: RemoveFile, known: bool) -> None:
         if self._removed is not None:

@@ -1,30 +1,32 @@
-"""Rerun: a run that loads again takes the place of what its entries left.
+"""Rerun: a run that loads again replaces what its earlier entries left in the table.
 
-Each entry of a run names the one before, and the run's transaction has the number of the last. So
-what they added is known whatever other engines made of it. Of a file of theirs that is live the
-rerun's entry removes it. Of one that is not, the entries since say where its rows are:
+Each entry of a run names the run's entry before it, and the run's transaction has the number of the
+last. So the files that these entries added are known, whatever other engines did with them. If such
+a file is live, the rerun's entry removes it. If it is not, the entries since show where its rows
+are:
 
 =====================================  ==========  =========================================
 an entry since                         the rows    from then on
 =====================================  ==========  =========================================
 of the run, removes the file           gone
 replaces its partition, or all         gone
-restores a version, removes the file   gone        unless they ever were written again
-a checkpoint that copies it            its own     what is asked is asked of each copy, too
+restores a version, removes the file   gone        unless they were ever rewritten
+a checkpoint that copies it            its own     each copy is followed in the same way
 a compaction that removes it           compacted   in its files, with rows of others
-any other that removes it              rewritten   in files that say nothing of the run; in other
-                                                   partitions, too, where it may move rows
-brings the file back                   its own     until an entry removes it once more
-restores a version                     unsure      where they were written again before, ever
+any other that removes it              rewritten   in files that do not name the run; also in other
+                                                   partitions, if the entry may move rows
+brings the file back                   its own     until an entry removes it again
+restores a version                     unsure      if they were ever rewritten before
 was cleaned                            unsure
 =====================================  ==========  =========================================
 
-Of files that carry compacted rows the same is asked. Where an entry of the run was a change of
-rows, its files hold rows of others, too: they are refused unless they are gone, since the rerun
-would take all of them. A compaction is taken back by the rerun's own entry (:mod:`.taking_back`),
-as long as the files are kept that it was made of. Other rows that may
-be there are refused: the rerun would double them. Of partitions that it replaces nothing is asked.
-A restore that comes before its entry is a conflict, since it may bring back what is gone.
+Files with compacted rows are followed in the same way. The rerun's own entry takes a compaction
+back (:mod:`.taking_back`), as long as its source files are kept. If an entry of the run was a
+change of rows, its files have rows of others, too, which the rerun would remove; so the rerun is
+refused unless these files are gone. It is also refused if other rows of the run may still be there,
+since it would double them. In partitions that the rerun replaces nothing needs to be checked. A
+restore that comes before the rerun's entry is a conflict, since it may bring back rows that are
+gone.
 """
 
 from __future__ import annotations
@@ -51,11 +53,11 @@ from .taking_back import Compaction, TakenBack, compaction_of, take_back
 
 @dataclass(frozen=True)
 class RunPast:
-    """What the entries of a run have left in a state.
+    """The rows that the entries of a run have left in a state.
 
-    :param version: of its last entry.
-    :param live: paths of its files that are there.
-    :param compacted: takes the compactions back that hold its rows.
+    :param version: the version of the run's last entry.
+    :param live: paths of its live files.
+    :param compacted: the change that takes back the compactions with its rows.
     """
 
     version: int
@@ -63,7 +65,7 @@ class RunPast:
     compacted: TakenBack = field(default_factory=TakenBack)
 
     def replaced_by(self, change: LogChange) -> LogChange:
-        """The change that takes the place of these files; its base is at or before the state."""
+        """Return a change that also removes these rows. Its base must not be after the state."""
         return replace(
             change,
             removes=change.removes | self.live | self.compacted.removes,
@@ -81,13 +83,13 @@ def find_past(
     within: Scope = ALL,
     replaced: Scope = NONE,
 ) -> Step[RunPast | None]:
-    """Find what the entries of a run have left; ``None``: it has none.
+    """Find the rows that the entries of a run have left; ``None``: the run has no entry.
 
-    :param opened: with its live files.
-    :param job: the one that asks.
-    :param now: milliseconds.
-    :param within: in these partitions.
-    :param replaced: those of which the rerun removes all rows, wherever its own lie.
+    :param opened: a state with its live files.
+    :param job: the job of the rerun.
+    :param now: Unix milliseconds.
+    :param within: consider only these partitions.
+    :param replaced: the partitions that the rerun replaces; all rows there are removed anyway.
     :raises CommitConflictError: rows of the run may be in files of others.
     """
     state = opened.state
@@ -95,7 +97,7 @@ def find_past(
     if done is None:
         return None
     own = yield from _entries_of(layout, run, done.version)
-    # An entry that takes a compaction back adds files of others, too.
+    # Entries that take a compaction back also add files of other jobs.
     added = [
         (entry.version, add)
         for entry in own
@@ -141,9 +143,10 @@ def _refuse_rows_of_others(
     state: LogState,
     replaced: Scope,
 ) -> None:
-    """Refuse to take out files in which a change of rows by the run has written rows of others
-    again.
+    """Refuse a rerun if a change of rows by the run has rewritten rows of others in its files.
 
+    :param own: the entries of the run.
+    :param holders: the run's files, each with its copies.
     :param there: paths of the run's files whose rows are in the table, compacted or not.
     """
     rewriting = [it for it in own if it.operation in REWRITES or "rowChanges" in it.ours]
@@ -152,7 +155,7 @@ def _refuse_rows_of_others(
         for entry in rewriting
         for place in {state.partition(it) for it in entry.of(RemoveFile)}
     }
-    # A row that a change has updated may have come from another partition.
+    # An updated row may have come from another partition.
     moved = {it.version for it in rewriting if it.of(RemoveFile) and _has_updated(it)}
     for same in holders:
         version, add = same[0]
@@ -168,7 +171,7 @@ def _refuse_rows_of_others(
 
 
 def _has_updated(entry: LogEntry) -> bool:
-    """Tell whether a change of rows may have updated one: an entry without counts may have."""
+    """Return whether a change of rows may have updated rows. Without counts it may have."""
     changes = entry.ours.get("rowChanges")
     if not isinstance(changes, dict):
         return True
@@ -178,10 +181,10 @@ def _has_updated(entry: LogEntry) -> bool:
 def _with_copies(
     added: Sequence[tuple[int, AddFile]], entries: Sequence[LogEntry | None]
 ) -> list[tuple[tuple[int, AddFile], ...]]:
-    """Put all copies that checkpoints have made of a file beside it, each with the version since
-    which it has the rows: a restore may bring back any of them.
+    """Return each file together with all copies that checkpoints have made of it, since a restore
+    may bring back any of them. Each has the version since which it has the rows.
 
-    :param entries: those since the first of the run.
+    :param entries: the entries since the first one of the run.
     """
     copies: dict[str, list[tuple[int, AddFile]]] = defaultdict(list)
     for entry in entries:
@@ -194,14 +197,17 @@ def _with_copies(
 def _not_live(
     holders: Iterable[tuple[tuple[int, AddFile], ...]], state: LogState
 ) -> Iterator[tuple[int, AddFile]]:
-    """The files whose rows may be elsewhere: of those that have the same rows none is live."""
+    """Yield the files whose rows may be elsewhere: neither the file nor a copy of it is live."""
     for same in holders:
         if not any(add.path in state.live for _, add in same):
             yield from same
 
 
 def _entries_of(layout: LogLayout, run: str, last: int) -> Step[list[LogEntry]]:
-    """Read the entries of a run, the last one first."""
+    """Read the entries of a run, the last one first.
+
+    :raises CommitConflictError: one of them was cleaned or overwritten.
+    """
     found: list[LogEntry] = []
     version: int | None = last
     while version is not None:
@@ -218,12 +224,12 @@ def _entries_of(layout: LogLayout, run: str, last: int) -> Step[list[LogEntry]]:
 
 @dataclass
 class _RowsFate:
-    """The rows of a file that is not live, as far as the entries are read.
+    """The fate of the rows of a file that is not live, by the entries read so far.
 
-    :param why: they may be there; empty: they are gone.
-    :param rewritten: they were written again at some time, so a restore may bring them back.
-    :param moved: a change of rows may have moved some to another partition.
-    :param compactions: those that hold them, in ``carriers``.
+    :param why: why the rows may still be there; empty: they are gone.
+    :param rewritten: they were rewritten at some time, so a restore may bring them back.
+    :param moved: a change of rows may have moved some of them to another partition.
+    :param compactions: the compactions that have them now, in the files ``carriers``.
     """
 
     why: str = "no entry says who removed it"
@@ -244,7 +250,12 @@ class _RowsFate:
 def _see_gone(
     run: str, add: AddFile, entries: Sequence[LogEntry | None], own: set[int], state: LogState
 ) -> _RowsFate:
-    """See that the rows of a file that is not live are nowhere else, or in compactions alone."""
+    """Check that the rows of a file that is not live are gone, or only in compactions.
+
+    :param entries: the entries after the file's own.
+    :param own: the versions of the run's entries.
+    :raises CommitConflictError: the rows may be in other files.
+    """
     fate = _RowsFate()
     for entry in entries:
         if entry is None:
@@ -253,10 +264,10 @@ def _see_gone(
         removed = {it.path for it in entry.of(RemoveFile)}
         there = fate.carriers or {add.path}
         if any(it.path == add.path for it in entry.of(AddFile)):
-            # A later restore may bring the files back that held them meanwhile.
+            # A later restore may bring back the files that had the rows meanwhile.
             fate = _RowsFate(rewritten=fate.rewritten or bool(fate.carriers))
         elif add.path in copies_in(entry):
-            fate.are_gone()  # They are in the copy, of which the same is asked.
+            fate.are_gone()  # The rows are in the copy, which is checked by itself.
         elif entry.operation == RESTORE:
             if fate.rewritten or fate.carriers:
                 fate.lie_elsewhere(f"{by} may have brought them back")
@@ -283,8 +294,8 @@ def _see_gone(
 
 
 def _may_move(entry: LogEntry, add: AddFile, state: LogState) -> bool:
-    """Tell whether an entry that wrote the rows of a file again may have put some into another
-    partition."""
+    """Return whether an entry that rewrote the rows of a file may have moved some of them into
+    another partition."""
     elsewhere = any(state.partition(it) != state.partition(add) for it in entry.of(AddFile))
     if entry.job is None:
         return elsewhere and entry.operation != "DELETE"
@@ -292,15 +303,15 @@ def _may_move(entry: LogEntry, add: AddFile, state: LogState) -> bool:
 
 
 def _replaces(entry: LogEntry, add: AddFile, there: Collection[str], state: LogState) -> bool:
-    """Tell whether an entry leaves no row of a file's partition, whichever file has it.
+    """Return whether an entry removes all rows of a file's partition, in whatever files they are.
 
-    :param there: paths of the files that have its rows.
+    :param there: paths of the files that have the file's rows.
     """
     if entry.job is None:
         parameters = entry.info.members.get("operationParameters")
         if not isinstance(parameters, dict) or parameters.get("predicate"):
-            return False  # Files that match in part are written again.
-        # Without a predicate it removes all, or the partitions of its new files.
+            return False  # It rewrites files that match the predicate in part.
+        # Without a predicate it removes the whole table, or the partitions of its new files.
         removes = any(it.path in there for it in entry.of(RemoveFile))
         return removes and replaced_by(entry, state).has(state.partition(add))
     return replaced_by(entry, state).has(state.partition(add))

@@ -1,20 +1,21 @@
-"""Restore: the table, or some of its partitions, become what they were at a version, as far as the
-files are still there.
+"""Restore of a former version, for the whole table or some partitions, from files that still exist.
 
 ================================  =========================================================
 a file of that version            then
 ================================  =========================================================
 live                              stays
 removed, tombstone, object there  comes back
-removed, tombstone out of date    lost: purge may be deleting it
+removed, tombstone too old        lost: purge may be deleting it
 forgotten by purge, no tombstone  lost
-a copy, or copied since           the one that is there stays, or comes back (:mod:`.copies`)
-object gone                       lost: another engine's VACUUM took it
+a copy, or copied since           file or copy: one that is kept stays or comes back
+                                  (:mod:`.copies`)
+object missing                    lost: another engine's VACUUM deleted it
 ================================  =========================================================
 
-The plan reads what it restores: any change of that since is a conflict, and so is an entry that
-forgets a file which is to come back. Columns and properties come back with the whole table alone;
-files of some partitions must fit the columns that the table has as the entry is made.
+The restored partitions count as read: any change of them since the plan is a conflict. So is an
+entry that forgets a file which is to come back. Columns and properties come back only with the
+whole table. If only some partitions are restored, their files must fit the table's columns at the
+commit.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from .vacuum import spared_for
 class LogRestore:
     """A change that restores a version.
 
-    :param lost: paths of that version that nothing brings back.
+    :param opened: the present state, which the plan was made on.
+    :param lost: paths of files of that version that cannot be brought back.
     """
 
     opened: OpenedLog
@@ -50,7 +52,7 @@ class LogRestore:
 
     @property
     def is_needed(self) -> bool:
-        """Tell whether it changes anything."""
+        """True if the restore changes files or columns."""
         change = self.change
         return bool(change.removes or change.returned or change.metadata)
 
@@ -63,11 +65,12 @@ def plan_restore(
     owner: Mapping[str, Any],
     within: Scope = ALL,
 ) -> Step[LogRestore]:
-    """Plan the restore of a version; whoever commits it says first what is lost.
+    """Plan the restore of a version. Before the commit the caller must report the lost files.
 
-    :param now: milliseconds, by the store's clock.
+    :param now: Unix milliseconds, by the store's clock.
     :param within: the partitions to restore.
-    :raises InvalidInputError: of some partitions: their files do not fit the present columns.
+    :raises InvalidInputError: only some partitions are restored, and their files do not fit the
+        table's present columns.
     """
     opened = yield from open_log(layout, LogDepth.WHOLE)
     former = yield from open_log(layout, LogDepth.FILES, version)
@@ -86,10 +89,10 @@ def plan_restore(
 
 @dataclass(frozen=True)
 class LogFiles:
-    """Files of a former state by path, and the columns that they were under.
+    """Files of a former state by path, and the columns of that state.
 
-    :param metadata: ``None``: there was no table, and no file.
-    :param emptied: of :func:`find_ranks`.
+    :param metadata: the columns; ``None``: there was no table, and no file.
+    :param emptied: the result of :func:`find_ranks`.
     """
 
     live: Mapping[str, AddFile]
@@ -100,10 +103,9 @@ class LogFiles:
 def find_ranks(
     layout: LogLayout, state: LogState, then: LogState, within: Scope
 ) -> Step[dict[Partition, PartitionRanks]]:
-    """Find the ranks that transactions kept of partitions in a former state, where they keep
-    others now.
+    """Find the ranks that transactions kept in a former state, for partitions with other ranks now.
 
-    :param state: with all of its transactions.
+    :param state: the present state, with all of its transactions.
     """
     if not keeps_ranks(state):
         return {}
@@ -122,10 +124,11 @@ def bring_back(
     now: int,
     owner: Mapping[str, Any],
 ) -> Step[LogRestore]:
-    """Plan the change after which partitions hold some files and no others.
+    """Plan the change after which partitions hold the files of a former state and no others.
 
-    :param opened: with its tombstones.
-    :param within: those partitions.
+    :param opened: the present state, with its tombstones.
+    :param then: the files of the former state.
+    :param within: the partitions to restore.
     :param metadata: the columns that come back; ``None``: the present ones stay.
     :raises InvalidInputError: the files do not fit the columns.
     """
@@ -151,9 +154,9 @@ def bring_back(
 
 
 def refuse_other_columns(layout: LogLayout, then: LogMetadata, now: LogMetadata) -> None:
-    """See that files of a former state fit the present columns.
+    """Refuse to bring back files that do not fit the present columns.
 
-    :raises InvalidInputError: they do not.
+    :raises InvalidInputError: they do not fit.
     """
     if not layout.columns_fit(then, now):
         raise InvalidInputError(
@@ -167,11 +170,11 @@ def refuse_other_columns(layout: LogLayout, then: LogMetadata, now: LogMetadata)
 def find_returned(
     layout: LogLayout, state: LogState, wanted: Iterable[AddFile], now: int
 ) -> Step[tuple[tuple[AddFile, ...], tuple[str, ...]]]:
-    """Find the files that can be brought back, of those that are not live; and the paths of the
-    others.
+    """Find which of the wanted files that are not live can be brought back, and which are lost.
 
-    :param state: with its tombstones.
-    :param now: milliseconds, by the store's clock.
+    :param state: the present state, with its tombstones.
+    :param now: Unix milliseconds, by the store's clock.
+    :return: the files to bring back, each as itself or as a copy; the paths of the lost ones.
     """
     kept_since = now - int(spared_for(layout.retention(state)) * 1000)
     gone, removed = [it for it in wanted if it.path not in state.live], state.removed or {}

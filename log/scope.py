@@ -1,4 +1,4 @@
-"""Scopes: the partitions that a job replaces, reads or touches; some, or all."""
+"""Scopes: the partitions that a job replaces, reads or touches; some of a table, or all."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from .partitions import Partition
 
 @dataclass(frozen=True)
 class Scope:
-    """Partitions of a table.
+    """Some or all partitions of a table.
 
-    :param all: all, also those that nobody knows yet.
+    :param all: all partitions, also those that do not exist yet.
     """
 
     partitions: frozenset[Partition] = field(default_factory=frozenset)
     all: bool = False
 
     def has(self, partition: Partition | None) -> bool:
-        """Whether a partition is in the scope; one that is not known (``None``) may be in any."""
+        """Return whether a partition is in the scope. An unknown one (``None``) may be in any scope
+        that is not empty."""
         if self.all or partition is None:
             return self.all or bool(self.partitions)
         return partition in self.partitions
@@ -30,7 +31,7 @@ class Scope:
         return not self.partitions.isdisjoint(other.partitions)
 
     def within(self, partitions: frozenset[Partition]) -> Scope:
-        """The scope's part among some partitions."""
+        """Return the part of the scope that lies in some partitions."""
         return Scope(partitions if self.all else self.partitions & partitions)
 
     def __bool__(self) -> bool:
@@ -45,7 +46,8 @@ ALL = Scope(all=True)
 
 
 def read_scope(found: Any) -> Scope:
-    """The scope in a record; all where it is not understood: that makes a conflict, never none."""
+    """Read a scope from a record. An invalid one becomes all partitions: this can cause a conflict,
+    but never hide one."""
     if not isinstance(found, list):
         return NONE if found is None else ALL
     try:

@@ -1,18 +1,18 @@
-"""Search: what the log says of a job, or of a run, since its open record was written.
+"""Search in a log for the entry or fence of a job, or for the last entry of a run.
 
-A run is done if its transaction is in the state. A checksum file may name the newest transactions
-only; then its report tells, which is there before the open record goes:
+A run is done if its transaction is in the state. But a checksum file may name only the newest
+transactions. Then the run's report decides, which is written before the open record is removed:
 
 ================================  ==========================================================
 open records, then the report     the run
 ================================  ==========================================================
-a record of the run               done if the log has the entry of that job; else not yet, and
-                                  the entry comes after every base that was read before
-no record of it, a report         done
+an open record of the run         done if the log has the entry of that job; otherwise not yet:
+                                  the entry will come after every base that was read before
+no open record, a report          done
 neither                           not done
 ================================  ==========================================================
 
-In this order: of a job that ends meanwhile, one of the two looks shows something.
+They must be read in this order: if a job ends meanwhile, one of the two reads shows it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .replay import LogState
 
 @dataclass(frozen=True)
 class JobVerdict:
-    """What the log says of a job: its entry, its fence, or neither."""
+    """Result of a search for a job: its entry, its fence, or neither."""
 
     entry: LogEntry | None = None
     fenced: bool = False
@@ -41,11 +41,11 @@ class JobVerdict:
 def search_since_opened(
     layout: LogLayout, state: LogState, job: str, opened_at: float, after: int = -1
 ) -> Step[JobVerdict]:
-    """Search the entries since a job's open record was written for the job and for its fence.
+    """Search for a job's entry or fence among the entries since its open record was written.
 
-    :param state: of now.
-    :param after: the version up to which no entry is the job's, as is known.
-    :raises OutcomeUnknownError: some of them were cleaned.
+    :param state: the present state.
+    :param after: a version up to which the log is known to have no entry of the job.
+    :raises OutcomeUnknownError: some of these entries were cleaned, and neither was found.
     """
     since = opened_at - SLACK
     listed = yield from list_log(layout.folder)
@@ -77,10 +77,10 @@ def search_since_opened(
 def has_hidden_fence(
     layout: LogLayout, opened: OpenedLog, job: str, opened_at: float
 ) -> Step[bool]:
-    """Tell whether a job was fenced at or below a state whose transactions do not show it.
+    """Return whether a job was fenced before a state that may lack the fence's transaction.
 
-    Where they are all known, the commit looks at them. Else the entries since the open record
-    tell; there are none but where others are quick, or this process slept.
+    If the state has all transactions, the commit checks them. Otherwise the entries since the open
+    record are searched. There are none unless other jobs were quick, or this process slept.
     """
     if opened.state.all_transactions or opened.written_at < opened_at - SLACK:
         return False
@@ -88,8 +88,8 @@ def has_hidden_fence(
 
 
 def _misses_some(listed: ListedLog, since: float, after: int) -> bool:
-    """Tell whether entries of that time, after a version, may have been there that the listing
-    shows no more."""
+    """Return whether entries after a time and a version may be missing from the listing, since they
+    were cleaned."""
     checkpoint = listed.newest_checkpoint()
     if not listed.entries:
         return checkpoint is not None
@@ -103,10 +103,10 @@ def _misses_some(listed: ListedLog, since: float, after: int) -> bool:
 
 @dataclass(frozen=True)
 class RunDone:
-    """The run has committed before.
+    """An earlier commit of a run.
 
-    :param version: of its last entry.
-    :param entry: that entry, where it was read.
+    :param version: the version of the run's last entry.
+    :param entry: that entry, if it was read.
     """
 
     version: int
@@ -114,10 +114,10 @@ class RunDone:
 
 
 def find_run(layout: LogLayout, state: LogState, run: str, job: str) -> Step[RunDone | None]:
-    """Look whether a run has committed before a state.
+    """Find the last commit of a run up to a state; ``None``: it has not committed.
 
-    :param job: the one that asks, whose own open record says nothing.
-    :raises OutcomeUnknownError: its driver has died, and entries since were cleaned.
+    :param job: the job of the caller, whose own open record does not count.
+    :raises OutcomeUnknownError: another job of the run is open, and entries since were cleaned.
     """
     if (last := state.transactions.get(RUN + run)) is not None:
         return RunDone(last.version)

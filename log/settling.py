@@ -1,19 +1,19 @@
-"""Settled conflicts of runs over partitions of a log: for whom each was settled, and against whom.
+"""Settled conflicts of runs over partitions of a log, with the runs that won and lost.
 
 =====================================  =============================================================
-an entry                               what it leaves of a settlement
+an entry                               its transaction about a settlement
 =====================================  =============================================================
-settles a conflict over a partition    a transaction that has partition, runs and rank in its name
-replaces the partition, by another     one that has the partition alone: nothing is settled there
-run than the one that stands
+settles a conflict over a partition    has partition, runs and rank in its name
+replaces the partition, by another     has only the partition: nothing is settled there
+run than the winner
 restores files of the partition        the same
-any other                              nothing: the last one stands
+any other                              none: the last settlement stands
 =====================================  =============================================================
 
-The runs that lost give way under any policy but ``last_wins``, whenever they come: that is asked of
-the state that an entry is made of, appends included, which are made without a list of files. So
-checksum files name all settlements that stand, beside the newest transactions. What another engine
-writes changes none of them.
+Runs that lost give way under any policy except ``last_wins``, at any later time. This is checked on
+the state that an entry is made of, also for appends, whose state has no list of files. So checksum
+files name all settlements that stand, besides the newest transactions. Entries of other engines do
+not change settlements.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .entries import LogEntry
 from .partitions import Partition
 from .replay import LogState
 
-#: The application of transactions that keep settlements.
+#: The prefix of the applications of transactions with settlements.
 SETTLED = "zero_rename.settled/"
 
 
@@ -39,8 +39,9 @@ SETTLED = "zero_rename.settled/"
 class LogSettlement:
     """A settlement that stands.
 
-    :param version: of the entry that made it so.
-    :param rank: that the partition has since; ``None``: what its files say.
+    :param version: the version of the entry that settled the conflict.
+    :param runs: the run that won, and those that lost.
+    :param rank: the least rank of the partition since; ``None``: its files alone give its ranks.
     """
 
     version: int
@@ -48,7 +49,10 @@ class LogSettlement:
     rank: RunRank | None = None
 
     def ranks(self, there: PartitionRanks) -> PartitionRanks:
-        """The ranks of the partition, of what its files say."""
+        """Return the ranks of the partition.
+
+        :param there: the ranks that its files give.
+        """
         if self.rank is None:
             return PartitionRanks(there.newest, there.replaced, self.runs)
         newest, replaced = newest_of(self.rank, there.newest), newest_of(self.rank, there.replaced)
@@ -56,22 +60,23 @@ class LogSettlement:
 
 
 def settled_in(state: LogState) -> dict[Partition, LogSettlement]:
-    """The settlements that stand in a state, by partition.
+    """Return the settlements that stand in a state, by partition.
 
-    :raises RecordDamagedError: one cannot be read.
+    :raises RecordDamagedError: a settlement cannot be read.
     """
     return {it.place: it.said for it in _last(state).values() if it.said is not None}
 
 
 def standing(state: LogState) -> list[AppTransaction]:
-    """The transactions of a state that say which settlements stand."""
+    """Return the transactions with the settlements that stand in a state."""
     return [state.transactions[app] for app, it in _last(state).items() if it.said is not None]
 
 
 def lost_in(
     state: LogState, run: str | None, settles: Collection[Partition]
 ) -> dict[Partition, LogSettlement]:
-    """The settlements against a run, but for those that it makes anew itself."""
+    """Return the settlements that a run has lost, except in partitions where it settles a conflict
+    itself."""
     if run is None:
         return {}
     return {
@@ -84,7 +89,7 @@ def lost_in(
 def settled_transactions(
     state: LogState, settles: Mapping[Partition, Settling], ended: Collection[Partition], now: int
 ) -> list[AppTransaction]:
-    """Transactions of an entry that settles conflicts, or ends settlements.
+    """Return the transactions of an entry that settles conflicts or ends settlements.
 
     :param ended: the partitions whose settlement it ends.
     """
@@ -94,14 +99,14 @@ def settled_transactions(
 
 
 def settles_as_json(settles: Mapping[Partition, Settling]) -> list[object]:
-    """Settlements as JSON that :func:`read_settles` reads."""
+    """Return settlements as JSON that :func:`read_settles` reads."""
     return [_members(place, it) for place, it in sorted(settles.items(), key=repr)]
 
 
 def read_settles(said: object, key: str) -> dict[Partition, Settling]:
-    """Read settlements of :func:`settles_as_json`.
+    """Read settlements that :func:`settles_as_json` wrote.
 
-    :raises RecordDamagedError: they are none.
+    :raises RecordDamagedError: the settlements are invalid.
     """
     try:
         if not isinstance(said, list):
@@ -117,20 +122,20 @@ def read_settles(said: object, key: str) -> dict[Partition, Settling]:
 
 
 def settles_of(entry: LogEntry) -> Mapping[Partition, Settling]:
-    """The conflicts that an entry settles, by partition."""
+    """Return the conflicts that an entry settles, by partition."""
     return read_settles(entry.ours.get("settles") or [], f"version {entry.version}")
 
 
 @dataclass(frozen=True)
 class _Last:
-    """The last transaction about a partition; ``said`` is ``None`` where it ends a settlement."""
+    """The last transaction about a partition; ``said`` is ``None`` if it ended a settlement."""
 
     place: Partition
     said: LogSettlement | None
 
 
 def _last(state: LogState) -> dict[str, _Last]:
-    """The last transaction about each partition, by its application."""
+    """Return the last transaction about each partition, by the transaction's application."""
     found: dict[Partition, tuple[int, str, _Last]] = {}
     for app, transaction in state.transactions.items():
         if not app.startswith(SETTLED):

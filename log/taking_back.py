@@ -1,20 +1,20 @@
-"""Compactions taken back: their files go, and those come back that they were made of.
+"""Undoing of compactions by another job: their files are removed, their source files come back.
 
-A compaction changes no row. So a job that needs the files which it removed undoes it by lists
-alone, in its own entry:
+A compaction changes no row. So a job that needs the files that it removed can undo it in its own
+entry, without writing rows:
 
 =================================  ==========================================================
-a file that the compactions        in the entry
+a file that the compactions        in the job's entry
 =================================  ==========================================================
 have written, live                 removed
-have written, and written again    nothing: it is the compactions' own
-have removed, of the job's run     nothing: the job takes the place of its rows
-have removed, of others            comes back, as it was
+have written and also removed      nothing: it was between two compactions
+have removed, of the job's run     nothing: the job replaces its rows
+have removed, of others            comes back, unchanged
 =================================  ==========================================================
 
-A file comes back while purge and VACUUM spare it: for the table's retention, less a margin for
-the commit and for clocks. The entry is judged as a restore's: what was forgotten meanwhile is a
-conflict, and so is a change of what it removes.
+A file can come back as long as purge and VACUUM spare it: for the table's retention, less a margin
+for the commit and for clocks. The entry is judged like that of a restore: it conflicts with an
+entry that forgets one of these files meanwhile, or that changes a file that it removes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from .vacuum import spared_for
 
 @dataclass(frozen=True)
 class TakenBack:
-    """The files of compactions that a change takes back.
+    """The files by which a change undoes compactions.
 
-    :param removes: paths of files that compactions wrote; ``returned``: files that they removed.
+    :param removes: paths of files that the compactions wrote.
+    :param returned: files that the compactions removed, and that come back.
     """
 
     removes: frozenset[str] = frozenset()
@@ -47,7 +48,7 @@ class TakenBack:
 
 @dataclass(frozen=True)
 class Compaction:
-    """Files of one partition that an entry has written again without changing a row."""
+    """A compaction of one partition by an entry: the paths that it added and removed."""
 
     entry: LogEntry
     partition: Partition | None
@@ -58,7 +59,8 @@ class Compaction:
 def compaction_of(
     entry: LogEntry, partition: Partition | None, state: LogState
 ) -> Compaction | None:
-    """Read an entry as a compaction of a partition; ``None``: it may have changed rows there."""
+    """Return an entry's compaction of a partition; ``None``: the entry did not compact it, or may
+    have changed rows."""
     files = (*entry.of(AddFile), *entry.of(RemoveFile))
     if entry.operation != "OPTIMIZE" or any(it.changes_data for it in files) or partition is None:
         return None
@@ -75,11 +77,11 @@ def take_back(
     without: Collection[str],
     now: int,
 ) -> Step[TakenBack | None]:
-    """Find the files that take compactions back; ``None``: it cannot be done any more.
+    """Find the files by which compactions can be undone; ``None``: this is not possible any more.
 
-    :param state: with its live files.
-    :param without: paths that do not come back.
-    :param now: milliseconds.
+    :param state: the present state, with its live files.
+    :param without: paths of files that must not come back.
+    :param now: Unix milliseconds.
     """
     added = frozenset().union(*(it.added for it in compactions))
     removed = frozenset().union(*(it.removed for it in compactions))
@@ -95,7 +97,7 @@ def take_back(
         return None
     found = yield from All(tuple(Head(layout.key_of(add.path, state)) for add in returned))
     if not all(isinstance(it, Found) for it in found):
-        return None  # Another engine's VACUUM took it.
+        return None  # Another engine's VACUUM deleted it.
     return TakenBack(removes, returned)
 
 
@@ -107,7 +109,8 @@ def _is_kept(tombstones: Mapping[str, RemoveFile], path: str, kept_since: int) -
 def _as_they_were(
     layout: LogLayout, compactions: Collection[Compaction], paths: frozenset[str]
 ) -> Step[tuple[AddFile, ...] | None]:
-    """Read removed files as the states before their removal had them."""
+    """Read removed files from the states before the compactions; ``None``: such a state was cleaned
+    from the log, or lacks a file."""
     found: dict[str, AddFile] = {}
     for version in sorted({it.entry.version for it in compactions}):
         try:

@@ -1,20 +1,21 @@
-"""Undo: partitions become what they were before a job's entry, unless later ones have built on it.
+"""Undo of a job: its partitions return to what they held before, if no later entry built on it.
 
 ==========================================  ================================================
 a partition that the entry has changed      then
 ==========================================  ================================================
-holds what the entry left                   becomes what it was
-the same, written again by compactions      becomes what it was
-the same, copied by checkpoints             becomes what it was; what was copied stays a copy
-holds what later entries have made of it    refused: they are to be undone first
-holds what the entry has no part in         stays: it was undone, or restored
+holds what the entry left                   returns to its former content
+the same, rewritten by compactions          returns to its former content
+the same, copied by checkpoints             returns to it; copied files stay copies
+holds what later entries made of that       refused: these must be undone first
+holds nothing that came from the entry      stays: it was undone, or restored
 held rows of a run that has loaded again    refused: they would be there twice
 ==========================================  ================================================
 
-A content that comes again is the one that it was before, whoever brings it back. So an entry and
-its undoing leave nothing behind, an undoing can be undone, and so can an entry whose undoing was.
-The entry is a restore's, of these partitions. Columns stay as they are, if the files fit them; else
-they come back with the files, where no others are left that need them.
+If a former content comes back, it counts as the same content, whatever entry brought it back. So an
+entry and its undoing cancel out. An undoing can be undone, and then the entry can be undone again.
+The new entry is a restore of these partitions. The table's columns stay if the files fit them.
+Otherwise the former columns come back with the files, provided that no other file needs the
+present ones.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from .restoring import LogFiles, LogRestore, bring_back, find_ranks
 from .scope import ALL, Scope
 
 _RELOAD = "Restore a version, or load the partitions again."
-#: Entries that are read at once.
+#: How many entries are read at once.
 _AT_ONCE = 64
 
 
@@ -47,9 +48,10 @@ _AT_ONCE = 64
 class LogUndo:
     """A change that undoes a job's entry.
 
-    :param version: of the entry.
-    :param undone: the job of the last entry that has taken away what the entry did, where nothing
-        is left to undo; ``None``: another engine's.
+    :param version: the version of the entry to undo.
+    :param restore: the change.
+    :param undone: if nothing is left to undo, the job of the last entry that removed the effect of
+        that entry; ``None``: something is left, or another engine wrote that last entry.
     """
 
     version: int
@@ -60,12 +62,13 @@ class LogUndo:
 def plan_undo(
     layout: LogLayout, job: str, undone: str, version: int, now: int, owner: Mapping[str, Any]
 ) -> Step[LogUndo]:
-    """Plan the undoing of a job; whoever commits it says first what is lost.
+    """Plan the undoing of a job. Before the commit the caller must report the lost files.
 
-    :param job: whose entry it will be.
+    :param job: the job that will commit the undoing.
     :param undone: the job to undo, whose entry has ``version``.
-    :param now: milliseconds, by the store's clock.
-    :raises InvalidInputError: later entries have built on it, or were cleaned; or its files do not
+    :param now: Unix milliseconds, by the store's clock.
+    :raises InvalidInputError: later entries have built on the entry, or were cleaned or
+        overwritten; the entry changed no row; a run would have its rows twice; or the files do not
         fit the present columns.
     """
     opened = yield from open_log(layout, LogDepth.WHOLE)
@@ -134,7 +137,7 @@ def _read(layout: LogLayout, undone: str, versions: range) -> Step[list[LogEntry
 def _built_on(undone: str, version: int, entries: list[LogEntry]) -> InvalidInputError:
     """Build the error that names the entries to undo first, newest first.
 
-    :param version: of the job's entry.
+    :param version: the version of the job's entry.
     """
     named = [
         f"version {it.version} of {f'job {it.job}' if it.job else 'another engine'}"
@@ -163,12 +166,14 @@ def _refuse_loaded_again(
     since: Iterable[LogEntry],
     returned: Iterable[AddFile],
 ) -> Step[None]:
-    """Refuse to bring rows of a run back that has loaded again since, into other partitions: it
-    would be there twice.
+    """Refuse to bring back rows of a run that has loaded again since, into other partitions: the
+    run's rows would be there twice.
 
     :param since: the entries after the one that is undone, newest first.
+    :param returned: the files that would come back.
     """
-    # A run that a plan let load some partitions alone has left its rows in others.
+    # A run that a plan let load only some partitions has kept its rows in the others, so its entry
+    # (with "narrows") does not count.
     again = [
         it
         for it in since
@@ -193,7 +198,8 @@ def _refuse_loaded_again(
 
 
 def _written_by(layout: LogLayout, files: Iterable[AddFile]) -> Step[set[str]]:
-    """The versions of the entries that wrote rows of files, those before a rewriting, too."""
+    """Return the versions of the entries that wrote the rows of files. For rewritten rows these
+    include the entries that wrote them before."""
     found, todo = set[str](), {it.tags.get("v") or "" for it in files}
     while todo := {it for it in todo - found if it.isdecimal()}:
         found |= todo
@@ -211,24 +217,26 @@ def _written_by(layout: LogLayout, files: Iterable[AddFile]) -> Step[set[str]]:
 def _columns(
     layout: LogLayout, before: LogState, state: LogState, places: Scope
 ) -> LogMetadata | None:
-    """The columns that come back with the files; ``None``: the present ones stay."""
+    """Return the columns that come back with the files; ``None``: the present ones stay."""
     then, now = before.metadata, state.metadata
     assert now is not None
     if then is None or layout.columns_fit(then, now):
         return None
     if any(not places.has(state.partition(it)) for it in state.live.values()):
-        return None  # Files that stay have the present ones: this is refused.
+        # Files that stay need the present columns. The caller then refuses the undoing.
+        return None
     return layout.restored(then, now)
 
 
-# What partitions held
+# Contents of partitions
 
 
 @dataclass(frozen=True, eq=False)
 class _PastContent:
-    """What a partition held at some time.
+    """A content of a partition at some time.
 
-    :param version: of the entry that made it of ``former``; ``None``: it was there before.
+    :param version: the version of the entry that made it from ``former``; ``None``: it was there
+        before all entries in question.
     """
 
     version: int | None = None
@@ -236,9 +244,9 @@ class _PastContent:
 
 
 class _PartitionPast:
-    """What a partition held from a version on, entry by entry.
+    """The contents of a partition from a version on, entry by entry.
 
-    :ivar steps: what entries made of what, by version.
+    :ivar steps: by version, the contents before and after an entry that changed rows.
     """
 
     def __init__(self, held: int) -> None:
@@ -248,10 +256,10 @@ class _PartitionPast:
         self._known = {held: self.now}
 
     def change(self, version: int, marks: int, changes_rows: bool) -> None:
-        """Note what an entry has changed.
+        """Record the change of the partition by an entry.
 
-        :param marks: of the files that it added and removed.
-        :param changes_rows: ``False``: the same rows lie in other files.
+        :param marks: the combined marks of the files that it added and removed.
+        :param changes_rows: ``False``: the same rows now lie in other files.
         """
         self._held ^= marks
         made = _PastContent(version, self.now) if changes_rows else self.now
@@ -262,10 +270,10 @@ class _PartitionPast:
 
 
 class _Past:
-    """What partitions held from a version on.
+    """The contents of a table's partitions from a version on.
 
-    :ivar places: the partition of each live file, by path, and its mark. A copy has its source's:
-        it holds the same.
+    :ivar places: by path, the partition and the mark of each live file. A copy has the mark of its
+        source, since it has the same rows.
     """
 
     def __init__(self, before: LogState) -> None:
@@ -279,7 +287,10 @@ class _Past:
             self._held[place] ^= mark
 
     def note(self, entry: LogEntry, metadata: LogMetadata) -> None:
-        """Note an entry, under the columns that the table has with it."""
+        """Record an entry.
+
+        :param metadata: the table's columns after the entry.
+        """
         marks: dict[Partition, int] = defaultdict(int)
         changes_rows: dict[Partition, bool] = defaultdict(bool)
         for remove in entry.of(RemoveFile):
@@ -302,16 +313,17 @@ class _Past:
                 self._changed[entry.version].add(place)
 
     def changed(self, version: int) -> set[Partition]:
-        """The partitions whose rows an entry has changed."""
+        """Return the partitions whose rows an entry has changed."""
         return self._changed[version]
 
     def in_effect(self, version: int) -> list[Partition]:
-        """The partitions that hold what an entry, and perhaps others after it, have made."""
+        """Return the partitions whose content an entry has made, perhaps with others after it."""
         now = self._contents()
         return [it for it in self.changed(version) if self._built_on(version, it, now) is not None]
 
     def undone_by(self, version: int) -> int:
-        """The last entry that has taken away what an entry, which is not in effect, had done."""
+        """Return the version of the last entry that removed the effect of an entry. That entry must
+        not be in effect any more."""
         found = set[int]()
         for place in self.changed(version):
             for at, (held, holds) in self._partitions[place].steps.items():
@@ -321,7 +333,7 @@ class _Past:
         return max(found)
 
     def first_to_undo(self, version: int) -> list[int]:
-        """The versions to undo before an entry can be, in their order."""
+        """Return the versions that must be undone before an entry, in this order."""
         now, found = self._contents(), list[int]()
         while blocking := self._blocking(version, now):
             last = max(blocking)
@@ -336,7 +348,8 @@ class _Past:
         return {place: it.now for place, it in self._partitions.items()}
 
     def _blocking(self, version: int, now: Mapping[Partition, _PastContent]) -> set[int]:
-        """The versions that have built on an entry, or on one of them in another partition."""
+        """Return the versions that have built on an entry; also, in other partitions, those that
+        have built on one of these."""
         found, todo = set[int](), [version]
         while todo:
             of = todo.pop()
@@ -349,8 +362,8 @@ class _Past:
     def _built_on(
         self, version: int, place: Partition, now: Mapping[Partition, _PastContent]
     ) -> list[int] | None:
-        """The versions that made a partition's content of what an entry left there, the newest
-        first; ``None``: it was not made of that."""
+        """Return the versions that turned what an entry left in a partition into its content, the
+        newest first; ``None``: the content was not made from that."""
         left, content = self._partitions[place].steps[version][1], now[place]
         found: list[int] = []
         while content is not left:
@@ -371,5 +384,6 @@ def _past_of(before: LogState, entries: Iterable[LogEntry]) -> _Past:
 
 
 def _mark(add: AddFile) -> int:
-    """A number of a file: those of a partition's files, combined, tell its content."""
+    """Return a number for a file. The numbers of a partition's files, combined by XOR, identify its
+    content."""
     return int.from_bytes(blake2b(source_of(add).encode(), digest_size=16).digest())

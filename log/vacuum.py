@@ -1,18 +1,18 @@
-"""VACUUM of other engines: what it may have deleted of a job that has no entry yet.
+"""Checks against VACUUM of other engines, which may delete files of a job without an entry.
 
-It deletes files that no entry names and that are older than its retention. It says so in entries of
-its own: what it is about to delete before, that it has ended after. One that keeps the table's own
-retention spares every job that is younger. Of a shorter one:
+VACUUM deletes files that no entry names and that are older than its retention. It writes an entry
+before it deletes, and one after it has ended. A VACUUM with the table's own retention spares every
+younger job. With a shorter retention:
 
 =============================  ============================================================
 entries since the job's base   the job
 =============================  ============================================================
-its start, and its end         commits if its files are there: they are looked for
-its start alone                is refused: a file may go after it was looked for
+its start and its end          commits if a check finds all of its files
+only its start                 is refused: a file may be deleted after the check
 =============================  ============================================================
 
-An engine that says nothing of it in the log is not seen. Nor does anything tell when the next one
-comes: so a job that was open for longer than the retention commits if all its files are there and
+A VACUUM that writes nothing into the log is not noticed, and the next one may start at any time. So
+if a job was open for longer than the retention, it commits only if all of its files are there and
 younger than that.
 """
 
@@ -29,20 +29,21 @@ from .opening import read_entries
 from .replay import LogState
 
 _START, _END = "VACUUM START", "VACUUM END"
-#: Entries after a state that are looked at for the end of a VACUUM.
+#: How many entries after a state are searched for the end of a VACUUM.
 _AHEAD = 8
-#: Seconds before the end of the retention from which on a VACUUM may delete: for what is done with
-#: the file meanwhile, and for clocks that differ. Of short retentions it is a tenth.
+#: Safety margin in seconds: so long before the end of the retention a file already counts as one
+#: that a VACUUM may delete. It allows for the commit itself and for clocks that differ. For short
+#: retentions the margin is a tenth of them.
 _MARGIN = 3600.0
-#: Of a shorter retention, in seconds, nothing is judged by time: each VACUUM deletes files of jobs
-#: that are at work, and nobody could commit.
+#: With a retention of fewer seconds, jobs are not judged by time: every VACUUM may delete files of
+#: running jobs then, and no job could commit.
 _SHORTEST = 3600.0
 
 
 def spared_for(retention: float) -> float:
-    """Return for how long any VACUUM spares a file, with a margin.
+    """Return how many seconds any VACUUM spares a file, less a margin.
 
-    :param retention: of the table; seconds, as what is returned.
+    :param retention: the table's retention in seconds.
     """
     return retention - min(_MARGIN, retention / 10)
 
@@ -50,11 +51,11 @@ def spared_for(retention: float) -> float:
 def check_not_vacuumed(
     layout: LogLayout, change: LogChange, state: LogState, entries: Iterable[LogEntry], now: int
 ) -> Step[None]:
-    """Refuse a change whose files a VACUUM may have deleted.
+    """Refuse a change if a VACUUM may have deleted its files, or may be deleting them.
 
-    :param entries: those that came since the change's base.
-    :param now: milliseconds.
-    :raises CommitConflictError: one may have.
+    :param entries: the entries since the change's base, or since the last check.
+    :param now: Unix milliseconds.
+    :raises CommitConflictError: a VACUUM may have deleted files, or may be deleting them.
     """
     yield from _check_not_outlived(layout, change, state, now)
     running: int | None = None
@@ -78,16 +79,16 @@ def check_not_vacuumed(
 def _check_not_outlived(
     layout: LogLayout, change: LogChange, state: LogState, now: int
 ) -> Step[None]:
-    """Refuse the change of a job that was open for longer than a VACUUM spares what no entry names,
-    unless all its files are there and younger.
+    """Refuse the change of a job that was open for longer than a VACUUM spares its files, unless
+    all of them are there and younger.
 
-    Requests: none of a job that was not; else a HEAD for each file below the table.
+    Sends no request for a younger job; otherwise a HEAD for each file below the table.
     """
     age = 0.0 if change.began is None else now / 1000 - change.began
     retention = layout.retention(state)
     if retention < _SHORTEST or age < spared_for(retention):
         return
-    # What lies elsewhere no VACUUM of this table lists.
+    # A VACUUM of this table does not list files elsewhere, as in a data root.
     keys = [layout.key_of(add.path, state) for add in change.adds if "://" not in add.path]
     found = yield from All(tuple(Head(key) for key in keys))
     late = [
@@ -107,14 +108,14 @@ def _check_not_outlived(
 
 
 def _ends_next(layout: LogLayout, state: LogState) -> Step[bool]:
-    """Tell whether the entries that the job is about to meet say that the VACUUM has ended."""
+    """Return whether one of the next entries, which the job will judge later, ends the VACUUM."""
     ahead = range(state.version + 1, state.version + 1 + _AHEAD)
     found = yield from read_entries(layout.folder, ahead)
     return any(entry is not None and entry.operation == _END for entry in found)
 
 
 def _is_short(layout: LogLayout, state: LogState, entry: LogEntry) -> bool:
-    """Tell whether a VACUUM deletes what is younger than the table's retention."""
+    """Return whether a VACUUM has a shorter retention than the table's."""
     parameters = entry.info.members.get("operationParameters")
     members = parameters if isinstance(parameters, dict) else {}
     said = members.get("specifiedRetentionMillis", members.get("defaultRetentionMillis"))
