@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 #: Tag of a run that a sensor has requested: a digest of the conflicts that it is to settle.
 TAG = "zero_rename/resolves"
+#: Tag of such a run: the policy that chose it. The sensor may have another one when the run ends.
+POLICY_TAG = "zero_rename/policy"
 _ENDS = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
 
 
@@ -97,8 +100,7 @@ def resolve_conflicts_sensor(
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         assets = KnownAssets(context, getattr(context.resources, resource_key))
         tick = _Tick(assets, chosen, apply, int(timeout.total_seconds()), name)
-        for url in dict.fromkeys(assets.table(key).root.url for key in keys):
-            tick.look_at(assets.resource.table(url))
+        tick.look_at_tables(keys)
         return tick.result()
 
     return sensor
@@ -109,6 +111,7 @@ class _Tick:
     """One tick of the sensor over all tables, and its results.
 
     :param seconds: the time in which a run that is requested must begin.
+    :param failed: the targets that could not be searched, with the reason.
     """
 
     assets: KnownAssets
@@ -119,12 +122,33 @@ class _Tick:
     requests: list[dg.RunRequest] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
     planned: list[str] = field(default_factory=list)
 
     @property
     def owner(self) -> Owner:
         """The owner of the decisions."""
         return Owner(dag_id=self.name, application=APPLICATION)
+
+    def look_at_tables(self, keys: Sequence[dg.AssetKey]) -> None:
+        """Look at the table of each target, once if several targets have the same one."""
+        tables: dict[str, Table] = {}
+        for key in keys:
+            with self._noted_failures(f"asset {key.to_user_string()!r}"):
+                table = self.assets.table(key)
+                tables[table.root.url] = table
+        for url, table in tables.items():
+            with self._noted_failures(url):
+                self.look_at(table)
+
+    @contextmanager
+    def _noted_failures(self, target: str) -> Iterator[None]:
+        """Note an error in the block, so that the tick goes on with the other targets."""
+        try:
+            yield
+        except Exception as error:
+            self.assets.context.log.exception(target)
+            self.failed.append(f"{target}: {type(error).__name__}: {error}")
 
     def look_at(self, table: Table) -> None:
         """Record the outcomes of runs that were requested; then find open conflicts, and request
@@ -152,7 +176,7 @@ class _Tick:
                 settling.runs.losers,
                 settling.rank,
                 self.owner,
-                str(self.policy),
+                run.tags.get(POLICY_TAG, str(self.policy)),
                 SettledBy.RERUN,
                 job=job,
                 error=why,
@@ -213,7 +237,7 @@ class _Tick:
                 asset_selection=sorted(node.execution_set_asset_keys),
                 partition_key=None if ends else run.tags.get(PARTITION_NAME_TAG),
                 run_config=config,
-                tags={TAG: rerun.state, DOES_AGAIN: root, **ends},
+                tags={TAG: rerun.state, POLICY_TAG: str(self.policy), DOES_AGAIN: root, **ends},
             )
         )
 
@@ -285,20 +309,31 @@ class _Tick:
     def result(self) -> dg.SensorResult | dg.SkipReason:
         """Return the result of the tick.
 
-        :raises Failure: a conflict is not settled, and no run is requested.
+        :raises Failure: a conflict is not settled, or a target could not be searched, and no run is
+            requested.
         """
         for text in self.refused:
             self.assets.context.log.warning(f"Not settled: {text}.")
         if self.requests:
             return dg.SensorResult(run_requests=self.requests)
+        said = []
+        if self.failed:
+            number = counted(len(self.failed), "target")
+            said.append(f"{number} could not be searched. {_listed(self.failed)}.")
         if self.refused:
             number = counted(len(self.refused), "conflict is", "conflicts are")
-            raise dg.Failure(f"{number} not settled. {'; '.join(map(escaped, self.refused[:5]))}.")
+            said.append(f"{number} not settled. {_listed(self.refused)}.")
+        if said:
+            raise dg.Failure(" ".join(said))
         if self.planned:
             return dg.SkipReason(f"Would run again {first_few(self.planned)}: apply=True does.")
         if self.waits:
             return dg.SkipReason(f"Waits for {first_few(self.waits)}.")
         return dg.SkipReason("No conflict is to be settled.")
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return "; ".join(escaped(text.removesuffix(".")) for text in texts[:5])
 
 
 def _why_in_vain(run: DagsterRun, told: Settlement | None) -> str:

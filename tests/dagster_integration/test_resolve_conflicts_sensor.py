@@ -18,6 +18,7 @@ from support.pauses import Pauses
 from zero_rename import Table
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.format.records.run_conflict import RunConflict, SettledBy
+from zero_rename.committer.store.requests import Put
 from zero_rename.maintenance.conflicts import find_here
 from zero_rename.spark.options import read_writer_options
 from zero_rename.tables import DeltaTable
@@ -27,6 +28,8 @@ pytestmark = pytest.mark.memory_s3
 
 DAY, NEXT, THIRD = "2013-01-01", "2013-01-02", "2013-01-03"
 FLIGHTS, CORRECTIONS = "flights", "corrections"
+#: Targets that cannot be searched; the last is the key of no asset.
+UNCOORDINATED, DAMAGED, GONE = "uncoordinated", "damaged", "gone"
 
 
 @dataclass
@@ -47,6 +50,7 @@ class Lake:
     apply: bool = True
     submits: bool = False
     layout: str = "directory"
+    targets: tuple[str, ...] = (FLIGHTS,)
 
     @property
     def table(self) -> Table | DeltaTable:
@@ -76,9 +80,10 @@ class Lake:
 
             return load
 
-        sensor = resolve_conflicts_sensor(FLIGHTS, policy=self.policy, apply=self.apply)
+        sensor = resolve_conflicts_sensor(*self.targets, policy=self.policy, apply=self.apply)
+        others = [dg.AssetSpec(name) for name in self.targets if name not in (FLIGHTS, GONE)]
         return dg.Definitions(
-            assets=[asset(FLIGHTS), asset(CORRECTIONS)],
+            assets=[asset(FLIGHTS), asset(CORRECTIONS), *others],
             sensors=[sensor],
             resources={"zero_rename": self.zero},
         )
@@ -286,6 +291,36 @@ def test_run_whose_asset_has_one_partition_a_run_is_asked_for_by_its_key(lake: L
         assert lake.execute(request).success
     assert lake.rows() == {DAY: 2, NEXT: 2, THIRD: 1}
     assert "No conflict" in lake.tick().skip_message
+
+
+def test_policy_on_record_is_the_one_that_chose_the_run(lake: Lake) -> None:
+    assert lake.execute(only(lake)).success
+    lake.policy = "newest_run"
+    lake.tick()
+    (shown,) = find_here(lake.zero.table("lake"), seconds=3600.0)[0].conflicts
+    assert shown.settlement is not None
+    assert shown.settlement.policy == "prefer=flights"
+
+
+def test_target_that_cannot_be_searched_keeps_no_other_from_its_rerun(lake: Lake) -> None:
+    given: dict[str, Any] = {"partition_by": ["day"], "coordination": "none"}
+    with lake.zero.table(UNCOORDINATED).job(SCHEMA, **given) as job:
+        job.write(rows([DAY], {DAY: [1]}))
+    damaged = lake.zero.table(DAMAGED)
+    with damaged.job(SCHEMA, partition_by=["day"]) as job:
+        job.write(rows([DAY], {DAY: [1]}))
+    damaged.run(Put(damaged.root.conflicts_key, b"no record"))
+    lake.targets = (UNCOORDINATED, DAMAGED, GONE, FLIGHTS)
+    assert lake.execute(only(lake)).success
+    with pytest.raises(dg.Failure) as raised:
+        lake.tick()
+    said = str(raised.value.description)
+    assert said.startswith("3 targets could not be searched. asset 'gone': Failure: ")
+    assert "coordination=none" in said
+    assert f"{DAMAGED}: RecordDamagedError: " in said
+    assert not lake.conflicts()
+    (shown,) = find_here(lake.zero.table("lake"), seconds=3600.0)[0].conflicts
+    assert shown.is_settled
 
 
 class TestRefused:
