@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..catalog import Engine, ReadBy, describe, sync_catalog
+from ..catalog import Engine, ReadBy, describe, sync_catalog, sync_settled
 from ..catalog import ddl as statements
 from ..catalog.catalog_report import CatalogUrl, table_name
 from ..committer import Table
@@ -51,13 +51,16 @@ def check_registered(catalog: str | None) -> None:
 def register_settled(table: Table | DeltaTable, catalog: str) -> bool:
     """Register a table in a catalog once its jobs are recovered, and report that on standard error.
 
-    :return: whether it was registered.
+    :return: whether the catalog has what the table is: also where no job has made the table yet.
     """
     try:
-        report = sync_catalog(table, catalog)
+        report = sync_settled(table, catalog)
     except ZeroRenameError as error:
         say(f"The jobs are settled, and {catalog} was not told: {type(error).__name__}: {error}")
         return False
+    if report is None:
+        say(f"No job has made the table yet: there is nothing to tell {catalog}.")
+        return True
     say(
         f"{report.catalog}: {report.table}; partitions: {report.added} added, {report.updated} "
         f"updated, {report.dropped} dropped."

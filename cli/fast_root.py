@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..committer.errors import counted
+from ..committer.errors import InvalidInputError, counted
 from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
 from . import delta
 from .output import DRY, Apply, AsJson, Partitions, Url, look_where, plain, print_rows, say
@@ -26,8 +26,11 @@ def checkpoint(
     table: Url,
     partition: Partitions = None,
     order: Annotated[
-        CheckpointOrder, typer.Option(help="Which are copied first: the oldest, or the latest.")
-    ] = CheckpointOrder.CREATION,
+        CheckpointOrder | None,
+        typer.Option(
+            help="Which are copied first: the oldest, or the latest. Default: the oldest."
+        ),
+    ] = None,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
@@ -37,9 +40,16 @@ def checkpoint(
     """
     opened = delta_table(table, _WHY, _REMEDY)
     if not opened.has_data_roots:
+        if partition or order is not None:
+            raise InvalidInputError(
+                "--partition and --order choose files to copy from a data root, and the table has "
+                "none: a checkpoint of its log is of all partitions. Nothing was written.",
+                table=table,
+                remedy="Leave both out.",
+            )
         delta.checkpoint(opened, apply, as_json)
         return
-    found = opened.checkpoint(partition or None, order, apply)
+    found = opened.checkpoint(partition or None, order or CheckpointOrder.CREATION, apply)
     rows = [(e.partition, e.action, e.files, e.bytes, told(e.since), e.job) for e in found]
     columns = ("partition", "action", "files", "bytes", "since, UTC", "job")
     print_rows(as_json, columns, rows, plain(found), "All of the table is durable.")

@@ -194,7 +194,10 @@ def stored_names(table: Table, partitions: Collection[str]) -> Collection[str]:
     :param table: opened at the destination's root; the kind does not matter.
     :raises InvalidInputError: a partition is invalid, or the table cannot have it.
     """
-    place = table.run(destination_at(table.root))
+    return _stored_names(table, table.run(destination_at(table.root)), partitions)
+
+
+def _stored_names(table: Table, place: Destination, partitions: Collection[str]) -> Collection[str]:
     if place.is_table or place.is_delta:
         return _own(table, place).stored_names(partitions)
     return frozenset(map(as_spark_writes, partitions))
@@ -210,9 +213,7 @@ def _open_at(
     """
     is_there = {"": place.is_table or place.is_delta, S3A: place.is_s3a}
     committers = [name for name, it in is_there.items() if it]
-    names = partitions
-    if partitions is not None and is_there[""]:
-        names = _own(table, place).stored_names(partitions)
+    names = None if partitions is None else _stored_names(table, place, partitions)
     found = [
         (committer, it)
         for committer in committers

@@ -7,15 +7,11 @@ so.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from ..committer.errors import TableMismatchError, TableNotFoundError
 from ..committer.upkeep.purge import PurgeAction, PurgeEntry
 from ..committer.upkeep.recovery import Recovered
 from ..tables import DeltaTable
-
-if TYPE_CHECKING:
-    pass
 
 #: The note about a table that another engine has made.
 OF_ANOTHER_ENGINE = (

@@ -133,13 +133,15 @@ def _in_buffer(folder: Path, jobs: Collection[SettledJob], apply: bool) -> Itera
     # Jobs that are alive, or may be.
     others = {it.job.lower() for it in jobs} - over - would
     in_use = _open_files()
+    real = folder.resolve()  # As the system names open files, whatever links lead there.
     for path in sorted(folder.iterdir()):
         task = _TASK.fullmatch(path.name)
         if task is None and _BLOCK.fullmatch(path.name) is None:
             continue
         size, changed = _seen(path)
         age = time.time() - changed
-        if age < QUIET or any(f"{name}/".startswith(f"{path}/") for name in in_use):
+        open_below = f"{real / path.name}/"
+        if age < QUIET or any(f"{name}/".startswith(open_below) for name in in_use):
             continue
         job = task["job"] if task is not None else ""
         if job and job.lower() in others:

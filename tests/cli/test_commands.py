@@ -434,6 +434,18 @@ def test_catalog_that_is_none_is_refused_before_jobs_are_settled(
     assert [it.job for it in table.open_jobs()] == [dead.job]
 
 
+def test_catalog_of_a_table_whose_first_job_died_has_nothing_to_be_told(
+    s3_bucket: Any, glue_client: Any
+) -> None:
+    glue_client.create_database(DatabaseInput={"Name": "first_died"})
+    table = Table(f"s3://{s3_bucket.name}/first")
+    written(table, max_duration=1000.0)
+    given = ("--catalog", "glue://first_died/t", "--patience", "0", "--apply")
+    said = invoke("recover", table.root.url, *given)
+    assert (said.exit_code, "No job has made the table yet" in said.stderr) == (Exit.DONE, True)
+    assert table.open_jobs() == []
+
+
 class TestDestinationOfHadoopsCommitters:
     """A directory that this package could take over."""
 

@@ -433,6 +433,16 @@ def test_late_run_is_found_and_the_newest_brought_back(table: DeltaTable) -> Non
     assert invoke("conflicts", url).exit_code == 0
 
 
+@pytest.mark.parametrize("given", [("--partition", "day=1"), ("--order", "creation")])
+def test_checkpoint_of_a_log_refuses_a_choice_of_files(
+    table: DeltaTable, given: tuple[str, str]
+) -> None:
+    said = invoke("checkpoint", table.root.url, *given, "--apply")
+    assert said.exit_code == Exit.REFUSED
+    assert "choose files to copy" in " ".join(said.stderr.split())
+    assert as_json("checkpoint", table.root.url) == {"version": None, "due": False}
+
+
 def test_checkpoint_copies_what_lies_in_a_data_root(s3_bucket: Bucket) -> None:
     url, root = f"s3://{s3_bucket.name}/flights", f"s3://{s3_bucket.name}/scratch"
     table = DeltaTable(url)

@@ -85,9 +85,12 @@ class Taken:
         self.world = TickingWorld(MemoryStore(self.clock))
         self.world.date_jobs()
         self.table = opened(self.world.store, self.clock)
+
+    def by_both(self) -> Taken:
         self.world.load("day=9", mode=Mode.REPLACE)
         self.magic(100, RunRank(0.0), "day=9")
         find_here(self.table)
+        return self
 
     def native(self, number: int, rank: RunRank, *days: str) -> None:
         self.clock.advance(60.0)
@@ -130,7 +133,7 @@ class Taken:
 @pytest.fixture
 def taken() -> Taken:
     """Late backfills over the first day by this package's committer, over the second by magic."""
-    found = Taken()
+    found = Taken().by_both()
     for number, rank in ((2, SECOND), (1, FIRST)):
         found.native(number, rank, DAY1)
         found.magic(number, rank, DAY2)
@@ -217,6 +220,16 @@ class TestBothCommitters:
         assert find_here(taken.table)[0].unresolved == find_here(taken.table)[1].unresolved == ()
 
 
+def test_partition_of_hadoop_s_committers_is_named_in_any_spelling() -> None:
+    """With and without the escapes that Spark writes."""
+    found = Taken()
+    for number, rank in ((2, SECOND), (1, FIRST)):
+        found.magic(number, rank, "hour=2013-02-02T05%3A00")
+    found.look()
+    for name in ("hour=2013-02-02T05:00", "hour=2013-02-02T05%3A00"):
+        assert [it[2] for it in found.chosen("newest_run", name)] == ["hourly/hour 2/load"]
+
+
 class TestRestoreBesideMagic:
     """Two native runs conflict over the first day, and the late one, whose rows are there, may
     stand."""
@@ -225,7 +238,7 @@ class TestRestoreBesideMagic:
 
     @pytest.fixture
     def taken(self) -> Taken:
-        taken = Taken()
+        taken = Taken().by_both()
         for number, rank in ((2, SECOND), (1, FIRST)):
             taken.native(number, rank, DAY1)
         taken.look()
@@ -269,7 +282,7 @@ class TestRestoreBesideMagic:
         assert key in done.settlement.error
 
     def test_open_record_that_cannot_be_read_refuses_it_however_old(self) -> None:
-        taken = Taken()
+        taken = Taken().by_both()
         key = ledger.open_key(ROOT, "hourly/hour 5/load", run_uuid())
         taken.table.run(Put(key, b"{"))
         for number, rank in ((2, SECOND), (1, FIRST)):
@@ -280,7 +293,7 @@ class TestRestoreBesideMagic:
         assert key in done.settlement.error
 
     def test_load_of_magic_elsewhere_and_one_before_do_not(self) -> None:
-        taken = Taken()
+        taken = Taken().by_both()
         taken.magic(4, SECOND, DAY1, empties=True)
         for number, rank in ((2, SECOND), (1, FIRST)):
             taken.native(number, rank, DAY1)
@@ -295,7 +308,7 @@ class TestNoRowsOfMagic:
 
     @pytest.fixture
     def taken(self) -> Taken:
-        taken = Taken()
+        taken = Taken().by_both()
         taken.magic(2, SECOND, DAY2)
         taken.magic(1, FIRST, DAY2, empties=True)
         taken.look()

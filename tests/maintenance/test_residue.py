@@ -95,6 +95,14 @@ def test_file_that_a_process_has_open_is_no_residue(tmp_path: Path) -> None:
     assert [it.action for it in find_residue(None, str(tmp_path), []).found] == [ResidueAction.LEFT]
 
 
+def test_file_that_a_process_has_open_behind_a_link_is_no_residue(tmp_path: Path) -> None:
+    link = tmp_path / "buffer"
+    (tmp_path / "disk").mkdir()
+    link.symlink_to(tmp_path / "disk")
+    with block(link).open("rb"):
+        assert find_residue(None, str(link), [], apply=True).found == ()
+
+
 def test_file_that_was_written_lately_is_no_residue(tmp_path: Path) -> None:
     path = task(tmp_path)
     (path / "_temporary" / "0" / "part-1.parquet").write_bytes(b"")
