@@ -197,9 +197,11 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         if opened.inputs is None:
             opened = replace(opened, inputs=noted().inputs)
         self._encrypt_as(opened)
-        with alone(opened):
-            done = self.run(commit_job(context, opened, results, expected_tasks))
-        note_end()
+        try:
+            with alone(opened):
+                done = self.run(commit_job(context, opened, results, expected_tasks))
+        finally:
+            note_end()
         return replace(done, retries=self.retries - before)
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult] = ()) -> Aborted | Committed:
@@ -208,8 +210,11 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         The uploads of its tasks so far, as ``results`` name them, are aborted.
         """
         self._encrypt_as(opened)
-        with alone(opened):
-            return self.run(abort_job(self._context, opened, results))
+        try:
+            with alone(opened):
+                return self.run(abort_job(self._context, opened, results))
+        finally:
+            note_end()
 
     def _encrypt_as(self, opened: OpenedJob) -> None:
         """Use the encryption of a job that another process may have opened."""

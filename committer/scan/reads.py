@@ -124,7 +124,7 @@ class ReadLog:
             both = both.read(noted.all) if noted.all is not None else both
         return replace(
             both,
-            too_many=self.too_many or other.too_many,
+            too_many=both.too_many or other.too_many,
             partly=self.partly or other.partly,
             was_partly=self.was_partly or other.was_partly,
         )

@@ -135,16 +135,20 @@ class TableScan:
 
     # What is read
 
-    @cached_property
+    @property
     def snapshot(self) -> Snapshot:
-        """The state that is read.
+        """The state that is read, also by the scans that are made of this one from now on.
 
         :raises InvalidInputError: a filter does not fit the table's columns, or the table cannot
             have such a partition.
         :raises TableNotFoundError: no table here.
         """
-        if self._state is not None:
-            return self._state
+        if self._state is None:
+            self._state = self._found()
+        return self._state
+
+    def _found(self) -> Snapshot:
+        """Read the state of the partitions that may hold wanted rows."""
         named, begun = self._plan.partitions, self._table.begin()
         if not self._plan.conditions:
             return begun.snapshot(named)

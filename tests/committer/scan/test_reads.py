@@ -12,12 +12,18 @@ import pytest
 from conftest import Bucket
 
 from zero_rename import Table
-from zero_rename.committer import Content, FileOptions, InvalidInputError
+from zero_rename.committer import Content, FileOptions, InvalidInputError, JobSpec, TaskResultsError
 from zero_rename.committer.commit.changes import compose_decision
 from zero_rename.committer.format.records.decision import CondensedDecision
-from zero_rename.committer.format.records.inputs import MOST_NAMED, Inputs, content_of
+from zero_rename.committer.format.records.inputs import (
+    MOST_NAMED,
+    UNKNOWN_INPUTS,
+    Inputs,
+    content_of,
+)
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.scan import reads
+from zero_rename.committer.scan.reads import ReadLog
 
 pytestmark = pytest.mark.memory_s3
 
@@ -86,6 +92,31 @@ class TestWhatIsNoted:
         daily.snapshot(["day=1"])
         daily.snapshot(["day=1"])
         assert told(weekly, load(weekly, 1))["daily"] == {"day=1": 2, "day=2": 1}
+
+    @pytest.mark.parametrize("ends", ["refused", "aborted"])
+    def test_state_read_again_after_a_job_that_came_to_nothing_counts_as_it_is_then(
+        self, daily: Table, weekly: Table, ends: str
+    ) -> None:
+        daily.snapshot(["day=1"])
+        opened = daily.open_job(JobSpec(pa.schema([("x", pa.int64()), ("day", pa.int64())])))
+        if ends == "refused":
+            with pytest.raises(TaskResultsError):
+                daily.commit(opened, [], expected_tasks=1)
+        else:
+            daily.abort(opened)
+        with pytest.MonkeyPatch.context() as elsewhere:
+            elsewhere.setattr("zero_rename.committer.write_job.note_end", lambda: None)
+            load(daily, 1, inputs=())
+        daily.snapshot(["day=1"])
+        assert told(weekly, load(weekly, 1))["daily"] == {"day=1": 2}
+
+    def test_reads_of_two_logs_are_too_many_together(self, daily: Table, weekly: Table) -> None:
+        load(weekly, 1)
+        one, other = (ReadLog().read_state(it.state()) for it in (daily, weekly))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reads, "_MOST_TABLES", 1)
+            both = one.beside(other)
+        assert both.read_state(daily.state()).inputs == UNKNOWN_INPUTS
 
     def test_what_is_read_once_the_claims_begin_is_not_in_the_rows(
         self, daily: Table, weekly: Table, monkeypatch: pytest.MonkeyPatch

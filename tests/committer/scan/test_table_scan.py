@@ -145,6 +145,15 @@ class TestWhatIsRead:
 
 
 class TestState:
+    def test_scans_made_of_one_that_was_read_stay_with_its_state(self, table: Table) -> None:
+        scan = table.scan(filter=pc.field("delay") > 10)
+        assert (scan.count(), scan.snapshot.versions["day=3"]) == (3, 1)
+        with table.job(ROWS.schema) as job:
+            job.write(ROWS)
+        assert scan.count() == scan.select("day").to_arrow().num_rows == 3
+        assert scan.filter(pc.field("day") == 3).count() == 2
+        assert table.scan(filter=pc.field("delay") > 10).count() == 6
+
     def test_a_scan_stays_with_the_state_it_found(self, table: Table) -> None:
         scan = table.scan()
         assert scan.count() == 6
