@@ -1,4 +1,4 @@
-"""Loads of tables by operators, however their application is submitted."""
+"""Base of all operators that load tables: arguments, the run's job, and its report."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ if TYPE_CHECKING:
     from ...orchestration.runs.task_run import TaskRun
 
 
-#: Policies of a job that arguments of a load say, each with what makes it of a text. The member of
-#: :class:`.Handoff` that takes it to the application has the argument's name.
+#: Policies of a job that are arguments of a load, each with its parser. The member of
+#: :class:`.Handoff` for the application has the same name.
 POLICIES: Mapping[str, Callable[[str], Any]] = {
     "mode": Mode.parse,
     "on_conflict": partial(choice, "on_conflict", OnConflict),
@@ -102,16 +102,16 @@ POLICIES: Mapping[str, Callable[[str], Any]] = {
     "across_partitions": read_across,
     "publish": read_publish,
 }
-#: Of a load that says nothing.
+#: Policies of a load that gives none.
 _NO_POLICIES: Mapping[str, Any] = dict.fromkeys(POLICIES)
-#: What to do where a format makes one partition of two runs.
+#: Remedy if a format makes the same partition for two runs.
 _KEEP_APART = (
     "Make partition_format as fine as the DAG's schedule, with %G beside %V. Where each run loads "
     'the whole partition anew, name it by a template: partition="day={{ ds }}".'
 )
-#: Seconds between two looks for other runs of a task that is deferred meanwhile.
+#: Seconds between two polls for other runs, for a task that is deferred in between.
 _LOOK_DEFERRED_EVERY = 60.0
-#: Policies that are no texts.
+#: Policies that are not texts.
 _NO_TEXTS = ("merge_on", "across_partitions", "run_rank", "publish")
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
@@ -122,10 +122,11 @@ _TEXTS = (
 
 @dataclass(frozen=True)
 class TableLoad:
-    """One try of a task, and what it is to load.
+    """One attempt of a task, with its table and its hand-off.
 
-    :param handoff: what the application is told, whichever committer writes.
-    :param earlier: the run's job that was committed before this try submits one.
+    :param handoff: for the application, with any committer.
+    :param committer: the name of the committer.
+    :param earlier: the run's job that had committed before this attempt submits one.
     """
 
     run: TaskRun
@@ -137,16 +138,16 @@ class TableLoad:
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions that the run may write; none: whatever its rows have."""
+        """The partitions that the run may write; empty: any partitions that its rows have."""
         return self.handoff.partitions or ()
 
     @property
     def is_delta(self) -> bool:
-        """Whether it loads a Delta table."""
+        """True if it loads a Delta table."""
         return self.handoff.layout is TableLayout.DELTA
 
     def waiting(self) -> UnpublishedJob | None:
-        """The run's job that waits to be published, if this load holds rows back."""
+        """Return the run's job that waits to be published, if this load holds rows back."""
         # On use: DAG files are parsed by processes that know no table.
         from ...tables import DeltaTable
 
@@ -157,7 +158,7 @@ class TableLoad:
 
     @property
     def directories(self) -> Table:
-        """The table of a load by Hadoop's committers, which write directories alone."""
+        """Table of a load by Hadoop's committers, which write no layout but directories."""
         # On use: DAG files are parsed by processes that know no table.
         from ...committer import Table
 
@@ -168,62 +169,70 @@ class TableLoad:
 class LoadOperator(TaskArguments, BaseOperator):
     """Base of the operators that submit an application which writes one table.
 
-    Comes before the operator that submits among the bases, and asks it to do so between finding
-    what earlier tries of the run have done and seeing that this run's job is committed.
+    In the list of bases it comes before the operator that submits. Before the submission it finds
+    out what earlier attempts of the run have done; after it, it checks that this run's job is
+    committed.
 
     :param table: ``s3://bucket/prefix``, or a name below the connection's table root.
         (templated)
-    :param partition: the partition or partitions that the run may write, as
-        ``year=2013/month=2/day=1``; with ``mode="overwrite"`` they are replaced even if no row
-        arrives. ``"*"`` for whatever partitions the rows have, and for an unpartitioned table.
-        Left out, it is the run's partition key where that is such a path, else
-        ``partition_format``. (templated)
+    :param partition: the partition or partitions that the run may write, such as
+        ``year=2013/month=2/day=1``. With ``mode="overwrite"`` they are replaced even if no row
+        arrives. ``"*"`` allows any partitions that the rows have; use it also for an unpartitioned
+        table. Left out, it is the run's partition key if that is such a path, else
+        ``partition_format`` decides. (templated)
     :param partition_format: ``strftime`` codes that make the partition from the run's date: its
-        ``partition_date``, else the start of its data interval. With mode ``overwrite`` it has to
-        keep the runs of the DAG's schedule apart. (templated)
-    :param partition_timezone: time zone in which that date is taken.
+        ``partition_date``, else the start of its data interval. With mode ``overwrite`` it must
+        make different partitions for the runs of the DAG's schedule. (templated)
+    :param partition_timezone: the time zone in which that date is written.
     :param mode: ``append``, ``overwrite`` (the same as ``replace``), ``fail-if-exists`` or
-        ``merge``, natively; ``None`` leaves it to the application. (templated)
+        ``merge``, which only the committer ``zero_rename`` has; ``None`` leaves it to the
+        application. (templated)
     :param merge_on: with mode ``merge``, the key's columns. (templated)
-    :param delete_when: with mode ``merge``, of which rows the match is deleted, and none inserted:
-        a condition in Spark's SQL. (templated)
-    :param latest_by: with mode ``merge``, the column whose greatest value counts. (templated)
-    :param across_partitions: with mode ``merge``, whether a row matches those of all partitions,
-        and moves; else it matches those of its own. (templated)
-    :param on_conflict: ``fail``, ``last_wins`` or ``newest_run``: what to do where another job
-        changed a partition since this one began, and by ``newest_run`` where a newer run loaded it
-        at any time; ``None`` takes the connection's. (templated)
-    :param on_superseded: by ``newest_run``, of partitions that newer runs have loaded: ``fail``
-        (the default), or ``skip``, which writes the others and skips the task where none is left.
+    :param delete_when: with mode ``merge``, a condition in Spark's SQL: for rows that meet it, the
+        matching rows are deleted, and nothing is inserted. (templated)
+    :param latest_by: with mode ``merge``, the column whose greatest value decides which of a key's
+        rows counts, the table's own row included. (templated)
+    :param across_partitions: with mode ``merge``, ``True`` if a row matches rows of all partitions,
+        and may so move to another one; else it matches only rows of its own partition. (templated)
+    :param on_conflict: ``fail``, ``last_wins`` or ``newest_run``: what to do if another job has
+        changed a partition since this one began and, with ``newest_run``, if a newer run has loaded
+        it at any time; ``None`` takes the connection's. (templated)
+    :param on_superseded: with ``newest_run``, for partitions that newer runs have loaded: ``fail``
+        (the default), or ``skip``, which writes the others and skips the task if none is left.
         (templated)
-    :param run_rank: by ``newest_run``, how new the run is: a number, a date or a time. Left out, it
-        is the end of the run's data interval, else its partition's date, else when it was due.
+    :param run_rank: with ``newest_run``, the rank of the run: a number, a date or a time; the
+        greatest is the newest. Left out, it is the end of the run's data interval, else its
+        partition's date, else the time at which it was due. (templated)
+    :param wait_for_other_runs: the longest time to wait, before anything is submitted, while
+        another run is at work on the same partitions: a timedelta, seconds, or a text such as
+        ``PT2H``. After that ``on_conflict`` decides. With the committer ``zero_rename``, a run that
+        another one overtook while Spark started is tried again, and the next attempt waits. Left
+        out, it does not wait. With ``deferrable=True``, if the operator has that, it holds no
+        worker while it waits. (templated)
+    :param distribute: with ``partition``, ``save()`` first brings the rows of each partition
+        together, which makes few files; or ``none``; ``None`` leaves it to the application.
         (templated)
-    :param wait_for_other_runs: how long the run waits, before anything is submitted, while another
-        run is at work on its partitions: a timedelta, seconds, or a text such as ``PT2H``. After
-        that it goes by ``on_conflict``. Natively, a run that another one overtook while Spark
-        started is tried again: the next try waits. Left out, it does not wait. With
-        ``deferrable=True``, where the operator has that, it holds no worker meanwhile. (templated)
-    :param distribute: ``partition`` lets ``save()`` bring the rows of a partition together first,
-        for few files; or ``none``; ``None`` leaves it to the application. (templated)
-    :param layout: natively, ``delta`` for a Delta table, which other engines read by its log;
-        ``None`` or ``directory`` for directories. (templated)
-    :param publish: ``False``, of a Delta table: the rows are written, and nobody sees them before
-        :class:`.publishing.PublishLoadOperator` publishes the job, whose id is returned as ``job``;
-        no asset event is told before that. Left out, they are seen as the load ends. (templated)
-    :param code_version: of the application's code: lineage tells rows of another one. (templated)
-    :param on_repeat: when this run has committed before. ``auto``: report that commit after a
-        retry; replace it after the task was cleared or its run made anew. Or always ``skip``,
-        ``replace_own`` or ``append``. (templated)
+    :param layout: with the committer ``zero_rename``, ``delta`` for a Delta table, which other
+        engines read by its log; ``None`` or ``directory`` for directories. (templated)
+    :param publish: ``False``, for a Delta table: the rows are written, but they are not visible
+        until :class:`.publishing.PublishLoadOperator` publishes the job, whose id is returned as
+        ``job``; there is no asset event before that. Left out, rows are visible when the load ends.
+        (templated)
+    :param code_version: the version of the application's code, by which lineage finds rows that
+        another version made. (templated)
+    :param on_repeat: what to do if this run has committed before. ``auto``: report that commit
+        after a retry; replace its rows after the task was cleared or its run was made again. Or
+        always ``skip``, ``replace_own`` or ``append``. (templated)
     :param committer: ``zero_rename``, or one of Hadoop's in the JVM: ``magic``, ``directory``,
         ``partitioned``; ``None`` takes the connection's. (templated)
-    :param catalog: natively, where the table is registered once the job is committed:
-        ``glue://database/table``, or ``glue://database``; ``None`` takes the connection's, ``""``
-        is none. (templated)
-    :param asset_partitions: an event for each partition written, under its path as the key, and one
-        without a key for the load; or, where ``False``, that one alone. Left out, a run that has a
-        partition key itself tells the load under that key, and any other one does both. (templated)
-    :param outlets: assets or aliases, as for any operator. Left out, the load is an event of the
+    :param catalog: with the committer ``zero_rename``, the catalog in which the table is registered
+        after the commit: ``glue://database/table``, or ``glue://database``; ``None`` takes the
+        connection's, ``""`` is none. (templated)
+    :param asset_partitions: ``True``: an event for each written partition, with its path as the
+        key, and one without a key for the load; ``False``: only the event of the load. Left out, a
+        run that has a partition key has one event, under that key, and any other run has both
+        kinds. (templated)
+    :param outlets: assets or aliases, as for any operator. Left out, the load makes an event of the
         asset that a DAG names at the table's address; ``[]`` for none.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
@@ -242,7 +251,7 @@ class LoadOperator(TaskArguments, BaseOperator):
     )
     parsers: ClassVar[Mapping[str, Parser]] = {
         **dict.fromkeys(_TEXTS, read_text),
-        # Read where their names are known: in the tables of partitions, merges and ranks.
+        # Their own parsers, for partitions, merges and ranks, read these later.
         **dict.fromkeys(("partition", "merge_on", "run_rank"), read_any),
         **dict.fromkeys(("across_partitions", "asset_partitions", "publish"), read_flag),
         "wait_for_other_runs": read_seconds,
@@ -251,7 +260,7 @@ class LoadOperator(TaskArguments, BaseOperator):
     ui_color = "#e6f2ec"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let an operator that names no templates or links have those of all its bases."""
+        """Give an operator without its own templates or links those of all its bases."""
         super().__init_subclass__(**kwargs)
         for name in {"template_fields", "operator_extra_links"} - vars(cls).keys():
             found: list[Any] = []
@@ -318,15 +327,18 @@ class LoadOperator(TaskArguments, BaseOperator):
         self._check_arguments(parsing=True)
 
     def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
-        """:raises AirflowFailException: a template asks for the date of a run that has none."""
+        """Render the templates.
+
+        :raises AirflowFailException: a template asks for the date of a run that has none.
+        """
         with dated(context):
             super().render_template_fields(context, jinja_env)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Submit unless this run has committed already; then report its job.
+        """Submit, unless this run has committed already; then report its job.
 
-        :raises AirflowFailException: a call that no retry can mend.
-        :raises ZeroRenameError: the job is not committed, or not known to be.
+        :raises AirflowFailException: an error that a retry cannot help.
+        :raises ZeroRenameError: the job is not committed, or it is not known whether it is.
         """
         load = self._table_load(context)
         return self._published(context, load, self._load(context, load))
@@ -334,11 +346,10 @@ class LoadOperator(TaskArguments, BaseOperator):
     def wait_over(
         self, context: Context, event: Any = None, *, waiting_since: float
     ) -> dict[str, Any]:
-        """Look again for other runs, and load where none is at work: the task was deferred while
-        it waited for them.
+        """Go on after a wait for other runs in the triggerer: check for them again, then load.
 
-        :param event: the trigger's, which only says that time has passed.
-        :param waiting_since: Unix time at which it began to wait.
+        :param event: of the trigger; it only says that time has passed.
+        :param waiting_since: Unix time at which the wait began.
         """
         self._waiting_since = waiting_since
         return self.execute(context)
@@ -348,8 +359,8 @@ class LoadOperator(TaskArguments, BaseOperator):
         try:
             super().on_kill()
         finally:
-            # Also where the application could not be ended, as without the command ``yarn``: it
-            # goes on, and is not to commit for a task that was killed.
+            # Also if the application could not be ended, for example without the command ``yarn``:
+            # then it goes on, and must not commit for a task that was killed.
             if self._submitted is not None:
                 settle_killed(*self._submitted)
 
@@ -361,9 +372,9 @@ class LoadOperator(TaskArguments, BaseOperator):
         """
 
     def _check_arguments(self, parsing: bool = False) -> None:
-        """Refuse arguments that cannot be right; while parsing, templates are left for later.
+        """Refuse invalid arguments; while a DAG file is parsed, templates are left out.
 
-        :raises InvalidInputError: names the argument and what it may be.
+        :raises InvalidInputError: names the argument and its valid values.
         """
 
         def known(value: object) -> bool:
@@ -395,8 +406,9 @@ class LoadOperator(TaskArguments, BaseOperator):
                 self._check_schedule(Mode.parse(self.mode or ""))
 
     def _check_schedule(self, mode: Mode | None) -> None:
-        """Refuse a partition_format by which two runs of the DAG's schedule replace one partition.
-        Warn where the application may do so.
+        """Refuse a partition_format with which two runs of the schedule replace one partition.
+
+        If only the application knows the mode, it warns.
 
         :param mode: ``None``: the application decides.
         :raises InvalidInputError: names two runs and their partition.
@@ -415,7 +427,10 @@ class LoadOperator(TaskArguments, BaseOperator):
             raise InvalidInputError(f"{said} Nothing was submitted.", remedy=_KEEP_APART)
 
     def _known_policies(self, known: Callable[[object], bool]) -> dict[str, Any]:
-        """The arguments that a committer may be unable to keep, as far as they are known."""
+        """Return the policies and the catalog, without those whose values are not known yet.
+
+        A committer may be unable to keep some of these.
+        """
         given = {**self._policies, "catalog": self.catalog}
         return {name: it for name, it in given.items() if known(it)}
 
@@ -437,7 +452,10 @@ class LoadOperator(TaskArguments, BaseOperator):
                 check_partition(name)
 
     def _table_load(self, context: Context) -> TableLoad:
-        """:raises AirflowFailException: arguments or connections that cannot be right."""
+        """Read the arguments and the connection, and build the load.
+
+        :raises AirflowFailException: an invalid argument or connection.
+        """
         with final_where_refused():
             self._check_arguments()
             run = task_run(context)
@@ -467,7 +485,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         return TableLoad(run, hook, loaded, handoff, committer)
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
-        """The report of this run's job, which is made unless an earlier try has done so."""
+        """Return the report of this run's job; submit it unless an earlier attempt has made it."""
         table, run = load.table, load.run
         wait_for_living(table, run)
         earlier = table.job_of_key(run.idempotency_key)
@@ -505,7 +523,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         return self._outcome(load)
 
     def _rival_wait(self) -> RivalWait | None:
-        """How long the run waits for other runs of its partitions; ``None``: not at all."""
+        """Return the run's wait for other runs of its partitions; ``None``: it does not wait."""
         if not self.wait_for_other_runs:
             return None
         from ...committer.rival_wait import RivalWait
@@ -520,15 +538,15 @@ class LoadOperator(TaskArguments, BaseOperator):
         pause_deferred(self, seconds, "wait_over", {"waiting_since": since})
 
     def _execute_parent(self, context: Context) -> Any:
-        """What the operator does that submits."""
+        """Call ``execute`` of the operator that submits."""
         return super().execute(context)
 
     def _outcome(self, load: TableLoad) -> dict[str, Any]:
-        """The report of what an application that ended well has committed.
+        """Return the report of the job of an application that ended well.
 
-        :raises RefusedError: nothing.
-        :raises AirflowFailException: more than its partitions; a retry would report the commit, and
-            nobody would look at it.
+        :raises RefusedError: the application has committed no job.
+        :raises AirflowFailException: the job has changed other partitions than the task's. There is
+            no retry: it would only report the commit, and the error would be lost.
         """
         table, run = load.table, load.run
         waits = load.waiting()
@@ -551,9 +569,9 @@ class LoadOperator(TaskArguments, BaseOperator):
     def _held_back(
         self, load: TableLoad, waits: UnpublishedJob, is_repeated: bool
     ) -> dict[str, Any]:
-        """The report of a job that waits to be published.
+        """Return the report of a job that waits to be published.
 
-        :raises AirflowFailException: it would change more than the task's partitions.
+        :raises AirflowFailException: the job would change other partitions than the task's.
         """
         try:
             check_waiting(waits, stored_partitions(load.table, load.partitions))
@@ -566,10 +584,14 @@ class LoadOperator(TaskArguments, BaseOperator):
     def _published(
         self, context: Context, load: TableLoad, report: dict[str, Any]
     ) -> dict[str, Any]:
-        """Tell the catalog and the outlets; the report, with what the catalog was told. Outlets are
-        told of rows that are held back as these are published."""
+        """Register the table in the catalog, and make the events of the outlets.
+
+        Rows that are held back make events only when they are published.
+
+        :return: the report, with the changes in the catalog.
+        """
         is_seen = not report.get("unpublished")
-        if is_seen and not load.is_delta:  # The page tells of tables of directories.
+        if is_seen and not load.is_delta:  # The page only shows tables of directories.
             link_to_report(self, report, load.hook.settings.conn_id)
         catalog = load.hook.catalog_of(self.catalog)
         opened = load.hook.get_delta_table if load.is_delta else load.hook.get_table
@@ -582,10 +604,10 @@ class LoadOperator(TaskArguments, BaseOperator):
         return report
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
-        """What the OpenLineage provider, where it is installed, tells of this task: the table, with
-        its columns and what the job wrote, and what the application has read.
+        """Return the datasets of this task for the OpenLineage provider, if it is installed.
 
-        Named and called as ``airflow.providers.openlineage.extractors.base`` says.
+        They are the table, with its columns and the numbers of the job, and the application's
+        inputs. ``airflow.providers.openlineage.extractors.base`` defines name and call.
         """
         if self._published_load is None:
             return None
@@ -596,8 +618,10 @@ class LoadOperator(TaskArguments, BaseOperator):
         return job_lineage(load.table, report, self.inlets)
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage | None:
-        """The table that is to be written, and the task's inlets; ``None`` where the arguments lead
-        to no table, which the task itself says."""
+        """Return the table to be written, and the task's inlets, as datasets for OpenLineage.
+
+        :return: ``None`` if the arguments name no table; then the task itself fails with that.
+        """
         from ...provider.assets.lineage import named_lineage
 
         try:
@@ -607,12 +631,12 @@ class LoadOperator(TaskArguments, BaseOperator):
         return named_lineage(url, self.inlets)
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage | None:
-        """What was committed, where something was, else the table."""
+        """Return the datasets of the commit if there was one, else the table and the inlets."""
         committed = self.get_openlineage_facets_on_complete(task_instance)
         return committed or self.get_openlineage_facets_on_start()
 
     def _log_opening(self, load: TableLoad, job: str) -> None:
-        """Log what Spark's lines are about, before them."""
+        """Log the facts of the load before the lines of Spark."""
         handoff, is_native = load.handoff, load.committer == NATIVE
         said = opening(
             table=load.table.root.url,

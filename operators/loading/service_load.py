@@ -1,4 +1,4 @@
-"""Loads whose application a service runs, which goes on when the task's worker dies."""
+"""Loads whose application runs in a service, and goes on if the task's worker dies."""
 
 from __future__ import annotations
 
@@ -48,37 +48,37 @@ if TYPE_CHECKING:
     from ...orchestration.s3a.load import DeferredLoad, S3ALoad
 
 _PLACE = re.compile(rf"{SCHEME}([^/:\s]+)(?:/(\S*))?")
-#: What the amazon provider says where it has looked at a job as often as it was to.
+#: Part of the amazon provider's message after the last of its polls of a job.
 _LOOKED_ENOUGH = "max attempts"
-#: How Airflow resumes a task whose trigger has failed or was not back in time.
+#: The method with which Airflow resumes a task whose trigger has failed or timed out.
 _FAILS = "__fail__"
 
 
 class _UnendedError(AirflowException, UnendedJobError):
-    """As the error of a task."""
+    """The wait for a service's job has ended before the job did, as an error of a task."""
 
 
 class ServiceLoadOperator(LoadOperator):
-    """Base of the operators whose application runs as a job of a service, in its name and with its
-    role's rights: no key of a connection is handed over.
+    """Base of the operators whose application runs as a job of a service.
 
-    Each job carries the run and the try in its name (:mod:`~.orchestration.submit.job_mark`), so
-    that a try whose predecessor's worker was killed finds the job that still runs, and goes on
-    waiting for it instead of starting another one.
+    The job runs with the rights of its own role: it gets no keys of a connection. Its name has a
+    mark of the run and the attempt (:mod:`~.orchestration.submit.job_mark`). So if the worker of an
+    attempt was killed, the next attempt finds the job that still runs, and waits for it instead of
+    starting another one.
 
-    A deferred task comes back to :meth:`load_completed`, which has the event judged as the operator
-    that submits does.
+    A deferred task goes on with :meth:`load_completed`, which lets the operator that submits check
+    the event.
 
-    :param package_location: ``s3://bucket/prefix`` where the package is put for the job; ``None``
+    :param package_location: ``s3://bucket/prefix``, the place of the package for the job; ``None``
         for ``_zero_rename_packages/`` in the table's bucket. The connection writes it, the job's
         role reads it. (templated)
-    :param ship_package: give the job this package; not needed where its image has it. (templated)
+    :param ship_package: give the job this package; not needed if its image has it. (templated)
     :param s3a_options: for Hadoop's committers, members of :class:`~.hadoop.settings.S3ASettings`
         such as ``threads``, ``staging_dir``; they win over the connection's. (templated)
-    :param strict: for Hadoop's committers, refuse a load where the settings of the service cannot
-        be looked at before the submission, for want of rights or of knowledge of a release. Else
-        that is logged, and ``save()`` looks in the job. (templated)
-    :param wait_for_completion: ``True`` only, since a load is reported when its job has ended.
+    :param strict: for Hadoop's committers, refuse a load if the settings of the service cannot be
+        checked before the submission, since a right is missing or a release is not known.
+        Otherwise this is logged, and ``save()`` checks them in the job. (templated)
+    :param wait_for_completion: only ``True``, since a load is reported when its job has ended.
     :raises InvalidInputError: ``wait_for_completion=False``.
     """
 
@@ -93,16 +93,16 @@ class ServiceLoadOperator(LoadOperator):
     }
     #: The service, whose rules for Hadoop's committers are in :data:`~.s3a.services.RULES`.
     service: ClassVar[Service]
-    #: Members of the operator that submits which hold what the service is asked to run.
+    #: Attributes of the operator that submits with the content of the request to the service.
     request_fields: Sequence[str] = ()
-    #: Members that name connections of the service.
+    #: Attributes with the ids of connections to the service.
     connection_fields: Sequence[str] = ()
-    #: The method by which the operator that submits goes on after a deferral, and the argument by
-    #: which it would not wait for its job.
+    #: The method with which the operator that submits goes on after a deferral, and the argument
+    #: that decides whether it waits for its job.
     completed_by, waits_by = "execute_complete", "wait_for_completion"
-    #: Whether a job that has not ended after all looks at it is cancelled; else it goes on.
+    #: Cancel a job that has not ended after the last poll; otherwise it goes on.
     cancels_late = False
-    #: Writes the package in the service's form to a folder.
+    #: Function that writes the package, in the service's format, to a folder.
     build_package: Callable[[Path], Path] = staticmethod(build_zip)
 
     def __init__(
@@ -137,13 +137,12 @@ class ServiceLoadOperator(LoadOperator):
         following: str | None = None,
         s3a: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Report what a job has committed for which the task was deferred.
+        """Report the commit of the job for which the task was deferred.
 
-        :param event: the trigger's.
-        :param earlier: the run's job that was committed before this one was submitted.
-        :param following: the mark of the job, where an earlier try had submitted it.
-        :param s3a: members of :class:`~.s3a.load.DeferredLoad`, where one of Hadoop's committers
-            writes.
+        :param event: of the trigger.
+        :param earlier: the run's job that had committed before this one was submitted.
+        :param following: the mark of the job, if an earlier attempt had submitted it.
+        :param s3a: members of :class:`~.s3a.load.DeferredLoad`, for one of Hadoop's committers.
         """
         load = self._table_load(context)
         self._resume = {"earlier": earlier, "following": following, "s3a": s3a}
@@ -168,8 +167,10 @@ class ServiceLoadOperator(LoadOperator):
         kwargs: dict[str, Any] | None = None,
         timeout: Any = None,
     ) -> Any:
-        """As any operator's, but that the method learns what the job is, and that the task's
-        ``execution_timeout`` limits the wait: Airflow 3 does not look at it meanwhile."""
+        """Defer with the facts of the job, and with the task's ``execution_timeout``.
+
+        Airflow 3 itself does not apply ``execution_timeout`` while a task is deferred.
+        """
         if timeout is None:
             timeout = self.execution_timeout
         if method_name == self.completed_by:
@@ -177,18 +178,21 @@ class ServiceLoadOperator(LoadOperator):
                 self._s3a_load.note_deferred()
             method_name, kwargs = "load_completed", {**(kwargs or {}), **self._resume}
         elif self._s3a_load is not None:
-            # As for the start of what runs jobs: the task begins anew, with a try of its own.
+            # Deferred for something else, such as the start of the service's application: the task
+            # begins again after that, with a new attempt in the ledger.
             self._s3a_load.withdraw()
         super().defer(trigger=trigger, method_name=method_name, kwargs=kwargs, timeout=timeout)
 
     def resume_execution(
         self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
     ) -> Any:
-        """As any operator's, but that the job is cancelled whose task was deferred for longer than
-        its ``execution_timeout``, as that of a task that was not deferred; where the trigger has
-        failed, the task says that the job goes on.
+        """Go on after a deferral; treat a timeout and a failed trigger.
 
-        :raises AirflowException: the one or the other.
+        If the task was deferred for longer than its ``execution_timeout``, the job is cancelled, as
+        that of a task that was not deferred. If the trigger has failed, the error says that the job
+        goes on.
+
+        :raises AirflowException: in both of these cases.
         """
         if next_method != _FAILS:
             return super().resume_execution(next_method, next_kwargs, context)
@@ -211,12 +215,12 @@ class ServiceLoadOperator(LoadOperator):
             )
 
     def on_kill(self) -> None:
-        """Cancel the job, and abort what it writes, or finish it if it had decided to commit."""
+        """Cancel the service's job, and abort its commit job, or finish it if it had decided."""
         if self._mark is not None:
             self._end(self._mark)
 
     def _end(self, mark: JobMark) -> list[str]:
-        """Do so; return the ids of the jobs that were cancelled."""
+        """Cancel the jobs with a mark, as :meth:`on_kill`; return the ids of cancelled jobs."""
         ended = list[str]()
         try:
             for job in self._unfinished(mark):
@@ -225,8 +229,9 @@ class ServiceLoadOperator(LoadOperator):
                     self._cancel(job.id)
                     ended.append(job.id)
         finally:
-            # Not after the job's end: a decision to abort is final, whatever still runs. What one
-            # of Hadoop's committers leaves is settled by the next try, or by recovery.
+            # This need not wait for the job's end: an abort decision is final, even if the job
+            # still runs. Jobs of Hadoop's committers are finished or undone by the next attempt, or
+            # by recovery.
             if self._submitted is not None:
                 settle_killed(*self._submitted)
         return ended
@@ -235,17 +240,17 @@ class ServiceLoadOperator(LoadOperator):
     def _hand_over(
         self, mark: JobMark, handed: str, package: str | None, settings: Mapping[str, str]
     ) -> None:
-        """Complete what the service is asked to run.
+        """Complete the request to the service.
 
-        :param mark: to be part of the job's name.
-        :param handed: what the application is told.
-        :param package: URL of the package, in the form of :attr:`build_package`.
-        :param settings: of one of Hadoop's committers, none of which the request has already; none
-            where this package commits.
+        :param mark: must be part of the job's name.
+        :param handed: the hand-off for the application.
+        :param package: URL of the package, in the format of :attr:`build_package`.
+        :param settings: of one of Hadoop's committers, none of which the request has already; empty
+            if this package commits.
         """
 
     def _seen_job(self) -> ServiceJob:
-        """Return what can be seen of the job before it is submitted by one of Hadoop's committers.
+        """Read the settings of a job of Hadoop's committers before it is submitted.
 
         :raises InvalidInputError: the service would start its driver again, which would append
             twice; or its release cannot run such a job.
@@ -253,30 +258,32 @@ class ServiceLoadOperator(LoadOperator):
         raise NotImplementedError(f"{self.service} has no committer of Hadoop's")
 
     def _s3a_store(self, load: TableLoad) -> Mapping[str, Any]:
-        """Return where the store is, as members of :class:`~.hadoop.settings.S3ASettings`; by
-        itself a service uses S3 of AWS, in its own region."""
+        """Return the store's endpoint, as members of :class:`~.hadoop.settings.S3ASettings`.
+
+        Without them, a service uses AWS S3 in its own region.
+        """
         return {}
 
     @abstractmethod
     def _list_unfinished(self) -> Iterable[tuple[str, str]]:
-        """Ids and names of the service's jobs that have not ended, the newest first."""
+        """List the ids and names of the service's jobs that have not ended, the newest first."""
 
     @abstractmethod
     def _wait_for(self, context: Context, job_id: str) -> None:
-        """Wait for the end of a job that an earlier try has submitted.
+        """Wait for the end of a job that an earlier attempt has submitted.
 
         :raises AirflowException: it did not end well.
-        :raises TaskDeferred: somebody else waits.
+        :raises TaskDeferred: the triggerer waits for it.
         """
 
     @abstractmethod
     def _cancel(self, job_id: str) -> None: ...
 
     def _check_event(self, context: Context, event: dict[str, Any] | None) -> None:
-        """See that a job ended well for which the task was deferred.
+        """Check that the job for which the task was deferred has ended well.
 
-        :param event: the trigger's; each service's has its own members besides.
-        :raises AirflowException: it did not.
+        :param event: of the trigger; each service adds its own members.
+        :raises AirflowException: it has not.
         """
         if event is None or event.get("status") != "success":
             said = (event or {}).get("message") or event or "the trigger said nothing"
@@ -319,8 +326,11 @@ class ServiceLoadOperator(LoadOperator):
         return self._load_by_s3a(context, load)
 
     def _load_by_s3a(self, context: Context, load: TableLoad) -> dict[str, Any]:
-        """The same with one of Hadoop's committers, which has no idempotency key, no heads and no
-        decision: so what can be seen of its settings is checked before, and what it left after."""
+        """Load by one of Hadoop's committers.
+
+        These have no idempotency key, no heads and no decision. So the settings that can be read
+        are checked before the submission, and the files after it.
+        """
         from ...orchestration.s3a.configuration import committer_settings
 
         table, run = load.table, load.run
@@ -337,10 +347,10 @@ class ServiceLoadOperator(LoadOperator):
             return s3a_load.report()
 
     def _s3a_settings(self, load: TableLoad, s3a_load: S3ALoad) -> dict[str, str]:
-        """Return the settings of one of Hadoop's committers that the request gets.
+        """Return the settings of one of Hadoop's committers for the request.
 
-        :raises InvalidInputError: what is in force would lose or double rows; or it cannot be seen,
-            and ``strict`` is given.
+        :raises InvalidInputError: the settings in force would lose or double rows; or they cannot
+            be read, and ``strict`` is given.
         """
         from ...orchestration.s3a.configuration import check_on_service, render
 
@@ -358,7 +368,7 @@ class ServiceLoadOperator(LoadOperator):
     def _s3a_completed(
         self, load: TableLoad, deferred: Mapping[str, Any], check: Callable[[], None]
     ) -> dict[str, Any]:
-        """Return the report of a try with one of Hadoop's committers, whose job has ended."""
+        """Return the report of an attempt with one of Hadoop's committers, whose job has ended."""
         from ...orchestration.s3a.load import DeferredLoad, S3ALoad
 
         table, run = load.directories, load.run
@@ -381,8 +391,11 @@ class ServiceLoadOperator(LoadOperator):
         return super()._execute_parent(context)
 
     def _keep_lineage_keys(self, context: Context) -> None:
-        """Let the operator that submits put no key of OpenLineage's service into its request, where
-        Airflow is told to pass on how its own events are sent (``spark_inject_transport_info``)."""
+        """Keep a key of OpenLineage's service out of the request of the operator that submits.
+
+        That operator would add it if Airflow is configured to pass on its own transport for events
+        (``spark_inject_transport_info``) and that has a key.
+        """
         operator: Any = self
         if not getattr(operator, "openlineage_inject_transport_info", False):
             return
@@ -401,7 +414,7 @@ class ServiceLoadOperator(LoadOperator):
         )
 
     def _prepare(self, load: TableLoad, settings: Mapping[str, str]) -> None:
-        """Put the package in its place, and complete what the service is asked to run."""
+        """Upload the package, and complete the request to the service."""
         assert self._mark is not None, "a job is submitted by _load"
         package = self._package(load)
         self._hand_over(self._mark, load.handoff.pack(), package, settings)
@@ -409,14 +422,15 @@ class ServiceLoadOperator(LoadOperator):
         self._refuse_credentials(load.hook.secrets(*used))
 
     def _package(self, load: TableLoad) -> str | None:
-        """The URL of this package's zip or wheel, which is put there unless it is there.
+        """Upload this package's zip or wheel unless it is there, and return its URL.
 
-        Its folder is a digest of the content, so that a job keeps the version that it began with.
+        The folder's name is a digest of the content, so that a job keeps the version with which it
+        began.
 
-        :return: ``None``: the job gets none.
-        :raises InvalidInputError: ``package_location`` is none.
+        :return: ``None``: the job gets no package.
+        :raises InvalidInputError: ``package_location`` is not a place on S3.
         :raises StoreRefusedError: the connection may not write there.
-        :raises OutcomeUnknownError: the store did not say whether it is there.
+        :raises OutcomeUnknownError: it is not known whether the package is there.
         """
         # On use: DAG files are parsed by processes that submit nothing.
         from ...committer import Table
@@ -437,7 +451,7 @@ class ServiceLoadOperator(LoadOperator):
         key = f"{prefix}/{sha256(content).hexdigest()[:16]}/{made.name}".lstrip("/")
         url = f"s3://{bucket}/{key}"
         if bucket != table.root.bucket:
-            # No table: whatever is below this bucket is reached by it.
+            # There is no such table: it only gives access to the other bucket.
             table = Table(f"s3://{bucket}/packages", client=load.hook.get_conn())
             table.driver.encrypt_by_default(load.hook.settings.encryption)
         if not table.run(put_once(key, content)):
@@ -449,18 +463,18 @@ class ServiceLoadOperator(LoadOperator):
         return url
 
     def _unfinished(self, mark: JobMark) -> list[MarkedJob]:
-        """The jobs of this load that the service has not ended."""
+        """Return the service's jobs of this load, of any attempt, that have not ended."""
         found = ((job_id, JobMark.find(name)) for job_id, name in self._list_unfinished())
         return [MarkedJob(job, its) for job, its in found if its and its.load == mark.load]
 
     def _followed(
         self, load: TableLoad, mark: JobMark, wait: Callable[[], None]
     ) -> dict[str, Any] | None:
-        """Wait for an earlier try's job; the report of what it committed. ``None`` where that is
-        not for this try to report, as the task was cleared since, or where one of Hadoop's
-        committers wrote, whose tries are settled next.
+        """Wait for the job of an earlier attempt, and return the report of its commit.
 
-        :raises AirflowException: it failed, so this try does; or it has not ended.
+        :return: ``None`` if this attempt must not report it, since the task was cleared meanwhile;
+            and for Hadoop's committers, whose earlier attempts are finished or undone next.
+        :raises AirflowException: the job failed, so this attempt fails; or it has not ended.
         """
         from ...orchestration.s3a.load import open_try
 
@@ -489,10 +503,12 @@ class ServiceLoadOperator(LoadOperator):
     def _wait_by_s3a(
         self, load: TableLoad, mark: JobMark, submitted: DeferredLoad, wait: Callable[[], None]
     ) -> None:
-        """Wait for the job of an earlier try with one of Hadoop's committers, in the name of that
-        try. What it committed is reported when the tries are settled.
+        """Wait for the job of an earlier attempt with one of Hadoop's committers.
 
-        :param load: of that try.
+        Heartbeats are sent for that attempt. Its commit is reported later, when all earlier
+        attempts are finished or undone.
+
+        :param load: of that attempt.
         """
         from ...orchestration.s3a.load import S3ALoad
 
@@ -505,10 +521,11 @@ class ServiceLoadOperator(LoadOperator):
 
     @contextmanager
     def _ending(self, mark: JobMark | None) -> Iterator[None]:
-        """Let a wait for a job say that the job has not ended, where it has not: not where it
-        was not looked at, either.
+        """Turn an error of a wait in the block into another one if the job has not ended.
 
-        :param mark: the job's.
+        It does the same if it cannot be found out whether the job has ended.
+
+        :param mark: of the job.
         """
         try:
             yield
@@ -528,9 +545,9 @@ class ServiceLoadOperator(LoadOperator):
             raise _UnendedError(said) from error
 
     def _left(self, living: Sequence[str], error: Exception) -> str:
-        """Do with jobs that have not ended what their service's rule is; say it.
+        """Cancel jobs that have not ended if the service's rule says so; return what was done.
 
-        :param error: by which the wait for them ended.
+        :param error: the error that ended the wait for them.
         """
         if not (self.cancels_late and _LOOKED_ENOUGH in str(error)):
             return "goes on: the next try waits for it"
@@ -540,7 +557,7 @@ class ServiceLoadOperator(LoadOperator):
 
     @contextmanager
     def _watched(self, table: LoadedTable, run: TaskRun) -> Iterator[None]:
-        """Send a job's signs of life in the block; a failure is what its application told."""
+        """Send a job's heartbeats in the block; an error becomes its application's failure."""
         try:
             waits = bool(self.wait_for_other_runs)
             with explained(table, run, waits=waits), heartbeats(table, run):
@@ -551,6 +568,6 @@ class ServiceLoadOperator(LoadOperator):
 
 
 def _mark_of(load: TableLoad) -> JobMark:
-    """Return the mark of the job that a try submits."""
+    """Return the mark of the job that an attempt submits."""
     run = load.run
     return JobMark.of(load.table.root.url, run.idempotency_key, run.series, run.try_number)
