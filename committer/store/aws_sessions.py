@@ -1,4 +1,4 @@
-"""Sessions of boto3 that another library makes, as Airflow does of a connection."""
+"""Sessions of boto3 that another library makes, such as Airflow from a connection."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTT
 from ..errors import StoreRefusedError, StoreUnreachableError, ZeroRenameError, without_secrets
 from .error_translation import describe, is_unsure
 
-#: Errors of boto3 and Airflow at a value of a kind that they do not expect.
+#: Errors of boto3 and Airflow for a value of an unexpected type.
 _KINDS = (AttributeError, KeyError, TypeError)
 
 
 @contextmanager
 def making_session(conn_id: str) -> Iterator[None]:
-    """Say by a sentence why a connection gives no session, where its role or profile is made out.
+    """Convert errors inside this context, in which a connection's session is made.
 
-    :raises StoreRefusedError: keys, profile, role or token file cannot be right.
+    The new errors say why the connection gives no session.
+
+    :raises StoreRefusedError: invalid keys, profile, role or token file.
     :raises StoreUnreachableError: the service that gives out roles does not answer.
     """
     try:
         yield
     except ZeroRenameError:
-        raise  # It says so already, and some are ValueErrors.
+        raise  # It has such a message already; some of these are ValueErrors.
     except _KINDS as error:
-        # Airflow takes an extra's members as the kinds that they should be.
+        # Airflow uses an extra's members without a check of their types.
         raise StoreRefusedError(
             f"The extra of the connection {conn_id!r} holds a value of another kind than its place "
             f"takes ({type(error).__name__}: {without_secrets(str(error))[:300]}). Nothing was "
@@ -60,6 +62,6 @@ def making_session(conn_id: str) -> Iterator[None]:
 
 
 def chain_method() -> str | None:
-    """Return the method by which boto3's own chain finds keys here; ``None``: it finds none."""
+    """Return the method by which boto3's own chain finds keys here; ``None``: no keys found."""
     found = Session().get_credentials()
     return None if found is None else found.method

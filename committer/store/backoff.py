@@ -1,4 +1,4 @@
-"""Backoff of repeated tries, and deadlines, for steps: both wait and tell time by requests."""
+"""Backoff of repeated tries, and deadlines, for steps: they wait and read the clock by requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .requests import Clock, Step, Wait
 
 @dataclass(frozen=True)
 class Backoff:
-    """How often something is tried, and the pauses between.
+    """The number of tries, and the pauses between them.
 
     ::
 
@@ -19,13 +19,13 @@ class Backoff:
             yield from BACKOFF.pause(attempt)
             ...
 
-    :param tries: the first included.
+    :param tries: the number of tries, the first one included.
     :param first: seconds of the first pause.
-    :param growth: each pause is so many times the one before.
-    :param cap: seconds that no pause exceeds.
-    :param at_once: tries that wait for nothing: the first alone, or so many.
+    :param growth: factor from one pause to the next.
+    :param cap: most seconds of a pause.
+    :param at_once: the number of tries without a pause before them, the first one included.
 
-    Up to half of a pause is left out, by chance.
+    A random part of each pause, up to half of it, is left out.
     """
 
     tries: int
@@ -35,17 +35,17 @@ class Backoff:
     at_once: int = 1
 
     def attempts(self) -> Iterator[int]:
-        """The numbers of the tries, from 0."""
+        """Return the numbers of the tries, from 0."""
         return iter(range(self.tries))
 
     def delay(self, attempt: int) -> float:
-        """Seconds of the pause before a try."""
+        """Return the seconds of the pause before a try, before a random part is left out."""
         if attempt < self.at_once:
             return 0.0
         return min(self.first * self.growth ** (attempt - self.at_once), self.cap)
 
     def pause(self, attempt: int) -> Step[None]:
-        """Wait until a try is due."""
+        """Wait for the pause before a try."""
         delay = self.delay(attempt)
         if delay:
             yield from Wait(delay, spread=0.5)
@@ -53,15 +53,15 @@ class Backoff:
 
 @dataclass(frozen=True)
 class Deadline:
-    """A moment by this process's own monotonic clock: clocks of two hosts are never compared."""
+    """A point of this process's own monotonic clock: clocks of two hosts are never compared."""
 
     at: float
 
     @staticmethod
     def after(seconds: float) -> Step[Deadline]:
-        """The moment in so many seconds."""
+        """Return the deadline that is this number of seconds away."""
         return Deadline((yield from Clock()) + seconds)
 
     def is_over(self) -> Step[bool]:
-        """Whether the moment has come."""
+        """Return whether the deadline has passed."""
         return (yield from Clock()) >= self.at

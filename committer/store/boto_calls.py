@@ -1,4 +1,4 @@
-"""Each protocol request as a boto3 call, and boto3's answer as one of :mod:`.requests`."""
+"""Calls of boto3 for the protocol's requests; boto3's answers become those of :mod:`.requests`."""
 
 from __future__ import annotations
 
@@ -37,37 +37,38 @@ from .tiering import tierings_of
 from .upload_parts import PartBody
 
 _GONE = {"NoSuchKey", "404", "NotFound"}
-#: What stores answer about an upload that is not there.
+#: Error codes of stores for an upload that does not exist.
 _NO_UPLOAD = {"NoSuchUpload", "404", "NotFound", "NoSuchKey"}
 _CHECKSUMS = {"CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"}
 _REFUSED_READS = {"PreconditionFailed", "InvalidRange"}
-#: Requests that change what a key holds, so that it counts whether they were carried out.
+#: Requests that change the store, so it matters whether they were carried out.
 _CHANGES = (
     *(store.Put, store.Delete, store.DeleteMany, store.CompleteUpload, store.AbortUpload),
     store.PutLifecycleRule,
 )
-#: Requests for advice only, which end no step: what the store does not tell is unknown.
+#: Requests for advice only. Their failure ends no step: the answer is then *unknown*.
 _ADVICE = (store.ListLifecycleRules, store.ListTieringRules, store.DefaultEncryption)
-#: Requests that their callers put again by themselves, or can do without.
+#: Requests that their callers send again by themselves, or can do without.
 _ASKED_AGAIN = (store.AbortUpload, *_ADVICE)
 _USUAL, _BRIEF = RetryBudget(), RetryBudget(total=20.0, tries=4)
-#: Requests that write data where nobody reads yet: sent again until they are answered.
+#: Requests that write data that is not read yet: sent again until they are answered.
 _DATA = (store.PutFile, store.UploadPart, CopyFile, CopyPart)
-#: Requests after whose final refusal their callers can try nothing else.
+#: Requests whose callers cannot go on after a final refusal.
 _PLAIN = (*_DATA, store.Put, store.CreateUpload, store.Get, store.Head, store.ListObjects)
-#: What may go wrong in a call: an S3 error, boto3's own, or a body that breaks off.
+#: Errors of a call: an S3 error, boto3's own, or a body that breaks off.
 FAILURES = (ClientError, BotoCoreError, HTTPError)
 
 
 class S3Requests:
-    """Carries out single requests in the calling thread. May be used by many threads.
+    """Sender of single requests, in the calling thread. May be used by many threads.
 
-    :mod:`.requests` says what is sent again after a trouble (:class:`.retries.Trouble`). At most
-    so many are under way as the :class:`.retries.ConcurrencyLimit` allows.
+    :mod:`.requests` says which requests are sent again after a trouble
+    (:class:`.retries.Trouble`). The :class:`.retries.ConcurrencyLimit` bounds the number of
+    requests under way.
 
-    :param bucket: the one bucket all keys are in.
-    :param clock: the monotonic clock, seconds.
-    :param budget: how long a request is repeated; ``None``: as long as usual.
+    :param bucket: the one bucket of all keys.
+    :param clock: the monotonic clock, in seconds.
+    :param budget: how long a request is repeated; ``None``: the usual budget.
     """
 
     def __init__(
@@ -107,12 +108,12 @@ class S3Requests:
         }
 
     def carry_out(self, request: Any, pause: Callable[[float], bool]) -> Any:
-        """One request, one answer of the table in :mod:`.requests`.
+        """Carry out one request, and return its answer, as :mod:`.requests` describes it.
 
-        :param pause: waits so many seconds; ``False``: nobody wants the answer any more.
-        :raises StoreRefusedError: rights, credentials, bucket or region.
-        :raises StoreUnreachableError: no answer to a request that may be repeated, or no
-            connection for one that may not.
+        :param pause: waits for a number of seconds; ``False``: the answer is no longer needed.
+        :raises StoreRefusedError: a missing right, or wrong credentials, bucket or region.
+        :raises StoreUnreachableError: no answer to a request that may be repeated, or no connection
+            for one that may not.
         """
         retries, began, sent = self.clients.retries, self._clock(), False
         for tries in count(1):
@@ -139,7 +140,7 @@ class S3Requests:
         return self._meaning(error, request, sent)
 
     def _send(self, request: Any) -> tuple[Any, Exception | None]:
-        """Send a request once; its answer, or the error that came instead."""
+        """Send a request once, and return its answer, or the error that came instead."""
         retries = self.clients.retries
         turn = retries.concurrency.begin()
         trouble: Trouble | None = None
@@ -157,11 +158,11 @@ class S3Requests:
         return answer, error
 
     def _trouble(self, error: Exception, request: Any) -> Trouble | None:
-        """Why there is no usable answer; ``None`` for an answer, or a refusal before sending."""
+        """Return why there is no usable answer; ``None``: answered, or refused before sending."""
         return None if self._refusal(error, request) is not None else trouble_of(error)
 
     def _refusal(self, error: Exception, request: Any) -> Exception | None:
-        """The error that ends the step, or ``None`` where the request's own answer says it."""
+        """Return the error that ends the step; ``None``: the request's own answer reports it."""
         about = (error, self.clients.endpoint, self.bucket, request)
         known = refusal_of(*about)
         if known is not None or not isinstance(request, _PLAIN):
@@ -169,16 +170,18 @@ class S3Requests:
         return final_refusal(*about, conditional=store.is_sent_once(request))
 
     def _was_misdated(self, error: Exception, signed: float) -> bool:
-        """Whether a request was refused for its date, and will now be dated otherwise. The
-        refusal of a HEAD has no code."""
+        """Return whether a request was refused for its date, and the clock is corrected now.
+
+        The status is tested, since the refusal of a HEAD has no code.
+        """
         if not isinstance(error, ClientError) or status_of(error) != 403:
             return False
         return self.clients.clock.heed(date_of(error.response), signed)
 
     def _meaning(self, error: Exception, request: Any, sent: bool) -> Any:
-        """What the last error says about the object, as an answer. Raises what ends the step.
+        """Convert the last error to the request's answer, or raise the error that ends the step.
 
-        :param sent: whether a try of the request may have arrived.
+        :param sent: a try of the request may have reached the store.
         """
         endpoint = self.clients.endpoint
         if isinstance(request, _ADVICE):
@@ -196,7 +199,7 @@ class S3Requests:
         raise unreachable(error, endpoint, self.bucket, request) from error
 
     def _digest(self, body: bytes | memoryview) -> dict[str, Any]:
-        """The checksum of a body, where the bucket has refused one without."""
+        """Return the checksum of a body, if the bucket has refused a body without one."""
         return {"ContentMD5": content_md5(body)} if self._sends_digests else {}
 
     def _get(self, request: store.Get) -> store.Found | store.Absent | store.Refused:
@@ -204,7 +207,8 @@ class S3Requests:
         if request.part is not None:
             options["Range"] = f"bytes={request.part.first}-{request.part.last}"
         if request.if_match is not None:
-            # Quoted, unlike those of writes: stores differ over quotes in conditions of PUT only.
+            # Quoted, unlike the ETags of writes: stores differ over quotes only in conditions of
+            # PUT.
             options["IfMatch"] = f'"{request.if_match}"'
         try:
             answer = self._client.get_object(Bucket=self.bucket, Key=request.key, **options)
@@ -276,14 +280,14 @@ class S3Requests:
         return store.ObjectPage(objects, prefixes, token, date_of(answer))
 
     def _list_uploads(self, request: store.ListUploads) -> store.UploadPage:
-        """One page. An upload may be listed twice where a store pages badly; never skipped.
+        """List one page. With a store that pages badly an upload may come twice; none is skipped.
 
-        versitygw refuses an UploadIdMarker. A KeyMarker alone would skip the other uploads of
-        the marker's own key, and attempts of a task share their keys: so step back by one
-        character and see that key again.
+        versitygw refuses an UploadIdMarker. A KeyMarker alone would skip the other uploads of the
+        marker's own key, and attempts of a task share their keys. So the marker is shortened by one
+        character, and that key comes again.
         """
-        # boto3 asks for encoded keys in listings of objects by itself, here it does not; and a key
-        # with a control character makes the answer no XML.
+        # boto3 asks for encoded keys in listings of objects by itself, but not here. A key with a
+        # control character would make the answer invalid XML.
         options: dict[str, Any] = {"EncodingType": "url"}
         if request.prefix:
             options["Prefix"] = request.prefix
@@ -376,7 +380,7 @@ class S3Requests:
         return _done(answer)
 
     def _complete_upload(self, request: store.CompleteUpload) -> store.Done:
-        # Quoted here, as every client sends them; stores differ over quotes in If-Match only.
+        # Quoted, as every client sends them here; stores differ over quotes only in If-Match.
         parts = [
             {"PartNumber": number, "ETag": f'"{etag}"', **_checksum(said)}
             for number, (etag, said) in enumerate(
@@ -393,7 +397,7 @@ class S3Requests:
 
 
 def _checksum(said: str) -> dict[str, str]:
-    """A part's checksum as boto3 takes it; none of an algorithm that it does not know."""
+    """Return a part's checksum as an argument of boto3; empty for an unknown algorithm."""
     algorithm, _, value = said.partition(" ")
     name = algorithm.upper().replace("_", "")
     return {f"Checksum{name}": value} if name in _CHECKSUMS else {}
@@ -403,14 +407,14 @@ def _condition(if_match: str | None, if_none_match: bool) -> dict[str, Any]:
     if if_match is not None and (if_none_match or not if_match.strip('"')):
         raise InvalidInputError("A write takes one condition, and an ETag that is not empty.")
     if if_match is not None:
-        # Without quotes: Ceph RGW and DigitalOcean refuse the quoted form with 412, AWS, MinIO,
-        # moto and versitygw take both (versity/versitygw#1715, block/buzz#3002).
+        # Without quotes: Ceph RGW and DigitalOcean refuse the quoted form with 412; AWS, MinIO,
+        # moto and versitygw accept both (versity/versitygw#1715, block/buzz#3002).
         return {"IfMatch": if_match.strip('"')}
     return {"IfNoneMatch": "*"} if if_none_match else {}
 
 
 def _class_of(entry: Any) -> str | None:
-    """The storage class of a listed object. A listing has few, and many objects."""
+    """Return the storage class of a listed object, as one shared text for many objects."""
     said = entry.get("StorageClass")
     return None if said in (None, "STANDARD") else sys.intern(said)
 
@@ -423,7 +427,7 @@ def _found(key: str, answer: dict[str, Any], body: bytes) -> store.Found:
         answer["LastModified"].timestamp(),
         date_of(answer),
         body,
-        # Names are parts of headers, whose case does not count: stores and proxies alter it.
+        # Names are parts of headers, whose case does not count: stores and proxies change it.
         {name.lower(): value for name, value in answer.get("Metadata", {}).items()},
         Encryption.of_answer(answer),
     )
@@ -440,7 +444,7 @@ def _body(answer: dict[str, Any], request: store.Get) -> bytes:
 
 
 def _size(answer: dict[str, Any]) -> int:
-    """Bytes of the whole object; an answer with a part of it has them in its Content-Range."""
+    """Return the bytes of the whole object; an answer with a part has them in Content-Range."""
     total = str(answer.get("ContentRange", "")).rpartition("/")[2]
     return int(total) if total.isdigit() else answer["ContentLength"]
 
@@ -455,5 +459,5 @@ def _next_uploads(
     if not answer.get("IsTruncated"):
         return None
     following = (next_key, answer.get("NextUploadIdMarker") or "")
-    # A store that says "truncated" without a way on would be asked the same for ever.
+    # If a store says "truncated" without a new marker, the same page would be requested for ever.
     return following if following[0] and following != marker else None

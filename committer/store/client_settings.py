@@ -1,9 +1,8 @@
-"""Settings of an S3 client that another process is to use the same store by, as one environment
-variable.
+"""Settings of an S3 client for another process that uses the same store: one environment variable.
 
-boto3 takes an endpoint, a region, keys and a CA file from variables of its own. It has none for the
-way in which a bucket is addressed, nor for certificates that nobody is to check; and
-``AWS_ENDPOINT_URL_S3`` of the other process would win over ``AWS_ENDPOINT_URL``.
+boto3 takes an endpoint, a region, keys and a CA file from variables of its own. It has no variable
+for the way in which a bucket is addressed, nor for certificates that are not checked; and an
+``AWS_ENDPOINT_URL_S3`` in the other process would win over ``AWS_ENDPOINT_URL``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from botocore.utils import ensure_boolean
 from ..errors import InvalidInputError, StoreRefusedError
 
 _log = logging.getLogger("zero_rename.committer.store.client_settings")
-#: Names the variable.
+#: Name of the variable.
 S3_CLIENT = "ZERO_RENAME_S3_CLIENT"
 #: Members of botocore's ``Config`` that decide how a store of AWS is reached.
 _VARIANTS = ("use_dualstack_endpoint", "use_fips_endpoint")
@@ -38,11 +37,11 @@ _MEMBERS = {"endpoint": str, "verify": (bool, str), "config": dict}
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Place of a store, and the way its buckets are addressed. No keys, no region, no secret.
+    """Address of a store, and the way in which its buckets are addressed; no keys, region, secrets.
 
-    :param endpoint: URL of the store; ``None``: AWS's own of the region.
-    :param verify: ``False``: certificates are not checked; a path: the CA file; ``None``: as the
-        host has it.
+    :param endpoint: URL of the store; ``None``: AWS's own endpoint of the region.
+    :param verify: ``False``: certificates are not checked; a path: the CA file; ``None``: the
+        host's own settings.
     :param config: members of botocore's ``Config``.
     """
 
@@ -60,11 +59,11 @@ class ClientSettings:
     ) -> ClientSettings:
         """Read the settings of a client.
 
-        :param client: boto3's, of S3.
-        :param verify: what it was made with; ``None``: its profile's.
-        :param config: members of ``Config`` that it was made with, as JSON has them. Proxies with
-            a user or password are left out: they are secrets, and of this host.
-        :param profile: the one that it was made by, where that is named.
+        :param client: an S3 client of boto3.
+        :param verify: the ``verify`` that it was made with; ``None``: its profile's.
+        :param config: the members of ``Config`` that it was made with, as JSON. Proxies with a user
+            or password are left out: they are secrets, and belong to this host.
+        :param profile: the profile that it was made by, if one was named.
         """
         session = botocore.session.Session(profile=profile)
         kept = {name: value for name, value in (config or {}).items() if value is not None}
@@ -85,11 +84,12 @@ class ClientSettings:
     def from_environment() -> ClientSettings | None:
         """Read the variable; ``None``: it is not set.
 
-        A CA file that this host does not have is left out: certificates are then checked as the
-        host does it.
+        A CA file that this host does not have is left out: certificates are then checked by the
+        host's own.
 
-        :raises InvalidInputError: it holds something else.
-        :raises StoreRefusedError: it and ``AWS_CA_BUNDLE`` name a CA file that is not there.
+        :raises InvalidInputError: the variable is not valid.
+        :raises StoreRefusedError: the variable and ``AWS_CA_BUNDLE`` name a CA file that does not
+            exist.
         """
         text = os.environ.get(S3_CLIENT)
         if not text:
@@ -112,13 +112,16 @@ class ClientSettings:
         return replace(made, verify=None)
 
     def encode(self) -> str:
-        """The variable's text."""
+        """Return the variable's text."""
         given = {"endpoint": self.endpoint, "verify": self.verify, "config": dict(self.config)}
         kept = {name: value for name, value in given.items() if value not in (None, {})}
         return json.dumps(kept, sort_keys=True, separators=(",", ":"))
 
     def botocore_config(self) -> Config:
-        """:raises InvalidInputError: a member that this host's botocore does not know."""
+        """Return the members of ``config`` as a ``Config`` of botocore.
+
+        :raises InvalidInputError: a member that this host's botocore does not know.
+        """
         config = dict(self.config)
         if config.get("signature_version") == "unsigned":
             config["signature_version"] = UNSIGNED
@@ -134,7 +137,10 @@ class ClientSettings:
 
     @staticmethod
     def decode(text: str) -> ClientSettings:
-        """:raises InvalidInputError: a text that :meth:`encode` does not make."""
+        """Parse a text by :meth:`encode`.
+
+        :raises InvalidInputError: the text is not of that form.
+        """
         try:
             found = json.loads(text)
         except ValueError:
@@ -156,15 +162,17 @@ def _has_user(proxies: Any) -> bool:
 
 
 def given_endpoint(client: Any) -> str | None:
-    """The endpoint's URL where it was given; ``None`` for AWS's regional ones: they must be left
-    to botocore's rules, which put the bucket into the host's name. A VPC endpoint is a given one.
+    """Return the URL of a client's endpoint, if it was given; ``None``: a regional one of AWS.
 
-    :param client: boto3's, of S3.
+    Regional endpoints must be left to botocore's rules, which put the bucket into the host's name.
+    A VPC endpoint counts as given.
+
+    :param client: an S3 client of boto3.
     """
     host = urlsplit(client.meta.endpoint_url).hostname or ""
     return None if _REGIONAL.fullmatch(host) else client.meta.endpoint_url
 
 
 def is_aws(url: str) -> bool:
-    """Tell whether a URL leads to AWS, a VPC endpoint included."""
+    """Return whether a URL leads to AWS; this includes VPC endpoints."""
     return f".{urlsplit(url).hostname or ''}".endswith(_AWS)

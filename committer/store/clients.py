@@ -1,4 +1,4 @@
-"""The boto3 client behind a driver: it sends each request once, and signs by the store's clock."""
+"""Client of boto3 behind a driver: it sends each request once, and signs by the store's clock."""
 
 from __future__ import annotations
 
@@ -29,47 +29,49 @@ from .client_settings import ClientSettings, given_endpoint, is_aws
 from .error_translation import code_of, describe
 from .retries import Retries
 
-#: Requests under way at once, and connections kept per client.
+#: Most requests under way at once, and connections kept by a client.
 PARALLEL = 32
-#: Seconds to wait for a connection: two lost packets of a handshake are sent again within them
-#: (after one second and after three). What needs longer is tried anew.
+#: Seconds to wait for a connection. Within them two lost packets of a handshake are sent again
+#: (after one second and after three). A connection that needs longer is tried again.
 CONNECT_TIMEOUT = 4
-#: Seconds without a byte of an answer. Long: S3 answers small requests at once, but a store may
-#: say nothing while it puts an upload of thousands of parts together. Half of the budget of a
-#: request (:class:`.retries.RetryBudget`), so that one left unanswered is tried again.
+#: Seconds without a byte of an answer. It is long: S3 answers small requests at once, but a store
+#: may be silent while it completes an upload of thousands of parts. It is half of a request's
+#: budget (:class:`.retries.RetryBudget`), so an unanswered request is tried again.
 READ_TIMEOUT = 60
-#: Stores that send no Server header, by the owner they name: S3Mock.
+#: Names of owners that show the store, for stores without a Server header: S3Mock.
 _OWNERS = frozenset({"s3-mock-file-store"})
 #: Below this many bytes, waiting for ``100 Continue`` costs a round trip and saves nothing.
 _EXPECT_FROM = 1024 * 1024
-#: How the Authorization header of requests begins that are signed by keys.
+#: Beginning of the Authorization header of requests that are signed with keys.
 SIGV4 = "AWS4-HMAC-SHA256"
 # Since 1.36 boto3 adds CRC32 trailers to uploads and checks checksums of answers by default.
-# Ceph, older MinIO and others refuse or mangle such uploads; the sha256 of the payload, which
-# SigV4 signs, protects the bytes on the way as well, and our records carry a sha256 of the file.
-# A bucket that demands a checksum (Object Lock) gets Content-MD5, once it has said so.
+# Ceph, older MinIO and others refuse or mangle such uploads. The sha256 of the payload, which
+# SigV4 signs, also protects the bytes on the way, and our records have a sha256 of each file.
+# A bucket that demands a checksum (Object Lock) gets Content-MD5 after its first refusal.
 _OURS: dict[str, Any] = {
     "request_checksum_calculation": "when_required",
     "response_checksum_validation": "when_required",
     "retries": {"total_max_attempts": 1, "mode": "standard"},
 }
-#: The endpoint that is given counts, not the one that AWS_ENDPOINT_URL may name by now.
+#: Setting by which the given endpoint counts, not the one that AWS_ENDPOINT_URL may name by now.
 _THIS_ENDPOINT: dict[str, Any] = {"ignore_configured_endpoint_urls": True}
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
 _log = logging.getLogger("zero_rename.committer.store.clients")
-#: Seconds. S3 refuses what is dated 15 minutes off; a lesser difference is no reason to doubt the
-#: host's own clock.
+#: Seconds that clocks may differ. S3 refuses requests that are dated 15 minutes off; a smaller
+#: difference is no reason to doubt the host's own clock.
 _TOLERATED = 300.0
 
 
 class StoreClock:
-    """How far the store's clock is ahead of this host's: 0 until the store has refused a request
-    for its date (``RequestTimeTooSkewed``). AWS's other SDKs correct by the answer's Date header;
+    """The store's clock, by its difference from this host's clock.
+
+    The difference is 0 until the store has refused a request for its date
+    (``RequestTimeTooSkewed``). AWS's other SDKs correct their clock by the answer's Date header;
     botocore does not.
 
-    :param ahead: seconds.
-    :param host: this host's clock, seconds since the epoch; for tests.
+    :param ahead: seconds by which the store's clock is ahead.
+    :param host: this host's clock, in Unix seconds; for tests.
     """
 
     def __init__(self, ahead: float = 0.0, host: Callable[[], float] | None = None) -> None:
@@ -78,11 +80,11 @@ class StoreClock:
         self._lock = threading.Lock()
 
     def heed(self, date: float, signed: float) -> bool:
-        """Go by the date of a refusal from now on.
+        """Correct the difference by the date of a refusal.
 
-        :param date: the answer's Date header, seconds since the epoch; 0 for none.
-        :param signed: what :attr:`ahead` was as the request was signed.
-        :returns: whether its date was off, so that it may be signed anew.
+        :param date: the answer's Date header, in Unix seconds; 0: it has none.
+        :param signed: the value of :attr:`ahead` when the request was signed.
+        :returns: whether the request's date was wrong, so it should be signed and sent again.
         """
         ahead = date - self._host()
         if not date or abs(ahead - signed) < _TOLERATED:
@@ -103,7 +105,7 @@ class StoreClock:
         )
 
     def now(self) -> float:
-        """The time by the store's clock, as far as it is known; seconds since the epoch."""
+        """Return the time by the store's clock, as well as it is known; Unix seconds."""
         return self._host() + self.ahead
 
 
@@ -118,19 +120,19 @@ class _SignerByTheStore(S3SigV4Auth):
 
 @dataclass(frozen=True)
 class S3Clients:
-    """An S3 client, and what is known of the store behind it.
+    """An S3 client with its retries, its clock, and the name of the store behind it.
 
-    botocore's own retries are off. Those of its *standard* mode end for all of a client when its
-    500 tokens are spent, of which a retry takes 5 after throttling and 14 after anything else
-    (``botocore.retries.standard.RetryQuotaChecker``): 36 requests of a store that restarts. Those
-    of *adaptive* mode cut the rate by 0.3 at each throttled answer, to one request in two seconds
-    (``botocore.retries.throttling``, ``bucket``). And after a retry of a conditional write or a
-    Complete the answer would speak of the retry, so that a write that succeeded would look
-    refused (aws-sdk-java-v2#6580). See :mod:`.boto_calls` for ours.
+    botocore's own retries are off. In *standard* mode they end for the whole client when its 500
+    tokens are spent; a retry takes 5 of them after throttling and 14 after any other failure
+    (``botocore.retries.standard.RetryQuotaChecker``). A store that restarts spends them with 36
+    requests. In *adaptive* mode each throttled answer cuts the rate by 0.3, down to one request in
+    two seconds (``botocore.retries.throttling``, ``bucket``). And after a retry of a conditional
+    write or a Complete, the answer would be about the retry: a write that succeeded would look
+    refused (aws-sdk-java-v2#6580). See :mod:`.boto_calls` for this package's retries.
 
-    :param client: what sends.
-    :param parallel: connections the client keeps; the driver's pool has as many threads, so
-        that no thread waits for a connection or throws one away.
+    :param client: the client of botocore that sends.
+    :param parallel: the number of connections that the client keeps. The driver's pool has as many
+        threads, so no thread waits for a connection or drops one.
     """
 
     client: Any
@@ -151,13 +153,15 @@ class S3Clients:
             self._heard["server"] = name
 
     def _sign(self, request: Any, **_: Any) -> None:
-        """Sign a request anew by the store's clock, where that differs. One that is not signed,
-        or by another scheme, stays as it is."""
+        """Sign a request again by the store's clock, if that differs from the host's.
+
+        A request that is not signed, or signed by another scheme, is not changed.
+        """
         if self.clock.ahead and request.headers.get("Authorization", "").startswith(SIGV4):
             self.sign(request)
 
     def sign(self, request: Any) -> None:
-        """Sign a request of botocore's by the store's clock."""
+        """Sign a botocore request by the store's clock."""
         keys = self.client._get_credentials().get_frozen_credentials()
         signing = request.context.get("signing", {})
         region = signing.get("region") or self.client.meta.region_name
@@ -167,26 +171,29 @@ class S3Clients:
 
     @property
     def server_name(self) -> str:
-        """The ``Server`` header of the last answer that had one. A store without that header is
-        known once it listed uploads, if it owns them by a name of :data:`_OWNERS`; else ``""``."""
+        """Name of the store: the ``Server`` header of the last answer that had one.
+
+        A store without that header is recognised by a listing of uploads if their owner is one of
+        :data:`_OWNERS`; otherwise the name is ``""``.
+        """
         return self._heard.get("server", "")
 
     @property
     def endpoint(self) -> str:
-        """The endpoint's URL without user or password, for messages."""
+        """URL of the endpoint without user or password, for messages."""
         parts = urlsplit(self.client.meta.endpoint_url)
         port = f":{parts.port}" if parts.port else ""
         return f"{parts.scheme}://{parts.hostname}{port}"
 
     @staticmethod
     def from_environment(parallel: int = PARALLEL) -> S3Clients:
-        """A client by boto3's standard chain: environment (``AWS_ENDPOINT_URL`` too), profile,
-        container, instance role.
+        """Make a client by boto3's standard chain.
 
-        What :data:`.client_settings.S3_CLIENT` says wins over all of that.
+        The chain is the environment (``AWS_ENDPOINT_URL`` too), profile, container, instance role.
+        The settings in :data:`.client_settings.S3_CLIENT` win over all of these.
 
-        :raises StoreRefusedError: the profile, region or endpoint cannot be right.
-        :raises InvalidInputError: that variable holds something else.
+        :raises StoreRefusedError: an invalid profile, region or endpoint.
+        :raises InvalidInputError: that variable is not valid.
         """
         with making_clients():
             given = ClientSettings.from_environment()
@@ -203,15 +210,17 @@ class S3Clients:
     def derived_from(
         client: Any, parallel: int = PARALLEL, endpoint_url: str | None = None
     ) -> S3Clients:
-        """A client that reaches what the caller's own client reaches; that one is left as it is.
+        """Make a client that reaches the same store as the caller's client.
 
-        Taken over: the credentials object (so that refreshable ones keep refreshing), region,
+        The caller's client is not changed.
+
+        Taken over are the credentials object (so refreshable credentials keep refreshing), region,
         endpoint, TLS verification, proxies, addressing, timeouts and every other setting of its
-        ``Config``; of that only the pool's size, the checksum settings and the retries are
-        replaced. Not taken over: event handlers registered on the client. Whoever needs those
-        builds an :class:`S3Clients` by hand.
+        ``Config``, except the pool's size, the checksum settings and the retries. Event handlers
+        that are registered on the client are not taken over; a program that needs them builds an
+        :class:`S3Clients` by hand.
 
-        :param endpoint_url: of another store than the client's.
+        :param endpoint_url: the endpoint of another store than the client's.
         """
         session = _session()
         # The public ways to hand over credentials take frozen strings, which would expire.
@@ -230,9 +239,9 @@ class S3Clients:
         return S3Clients(_adapt(made), parallel)
 
     def anew(self) -> S3Clients:
-        """The same with connections of its own, for a process that was forked.
+        """Make the same clients with connections of their own, for a forked process.
 
-        On a connection that two processes share, each may read the answer to the other.
+        If two processes share a connection, each may read the other's answers.
         """
         made = S3Clients.derived_from(self.client, self.parallel)
         made._heard.update(self._heard)
@@ -241,8 +250,10 @@ class S3Clients:
 
 
 def _session() -> botocore.session.Session:
-    """A session of its own but for the description of S3, which never changes: reading that is
-    most of the time that making a client takes."""
+    """Make a new session that shares the description of S3 with other sessions.
+
+    That description never changes, and reading it takes most of the time of making a client.
+    """
     session = botocore.session.get_session()
     session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     parsers = session.get_component("response_parser_factory")
@@ -251,10 +262,11 @@ def _session() -> botocore.session.Session:
 
 
 def _client_by(given: ClientSettings | None, config: Config, ours: Config) -> Any:
-    """A client by the standard chain, but for what another process has said of its store.
+    """Make a client by the standard chain, with the settings that another process has given.
 
-    :param config: what counts where that process says nothing.
-    :param ours: what counts in any case.
+    :param given: the settings of the other process; ``None``: none.
+    :param config: settings that count if that process gives no other.
+    :param ours: settings that always count.
     """
     if given is None:
         return _session().create_client("s3", config=config.merge(ours))
@@ -264,22 +276,25 @@ def _client_by(given: ClientSettings | None, config: Config, ours: Config) -> An
     made = session.create_client("s3", config=config, **where)
     own = given_endpoint(made)
     if given.endpoint is not None or (own is not None and is_aws(own)):
-        return made  # By a VPC endpoint, perhaps, which this host's environment names.
+        return made  # For AWS, this host's environment may name a VPC endpoint.
     if not _may_name_endpoint(session):
-        return made  # A second client costs a worker's start 10 ms.
+        return made  # A second client would cost 10 ms of a worker's start.
     return _session().create_client("s3", config=config.merge(Config(**_THIS_ENDPOINT)), **where)
 
 
 def _may_name_endpoint(session: botocore.session.Session) -> bool:
-    """Tell whether the environment or the profile may name an endpoint."""
+    """Return whether the environment or the profile may name an endpoint."""
     profile = session.get_scoped_config()
     by_profile = "endpoint_url" in profile or "services" in profile
     return by_profile or any(os.environ.get(name) for name in _ENDPOINT_VARIABLES)
 
 
 def _time(text: Any) -> datetime:
-    """A time in an answer. Those of listings, two a line of some, are in one form, which botocore's
-    parser of any form takes twenty times as long for."""
+    """Parse a time in an answer.
+
+    Times in listings (some have two for each entry) are all in one form. botocore's parser, which
+    accepts any form, takes twenty times as long for it.
+    """
     if isinstance(text, str) and text.endswith("Z"):
         with suppress(ValueError):
             return datetime.fromisoformat(text)
@@ -293,14 +308,14 @@ def _loader(data_path: str | None) -> Loader:
 
 @contextmanager
 def making_clients() -> Iterator[None]:
-    """Errors inside, where clients are made, are ours.
+    """Convert errors inside this context, in which clients are made, to this package's.
 
-    :raises StoreRefusedError: the profile, credentials, region or endpoint cannot be right.
+    :raises StoreRefusedError: an invalid profile, credentials, region or endpoint.
     """
     try:
         yield
     except ZeroRenameError:
-        raise  # Ours already, and some are ValueErrors.
+        raise  # It is this package's already; some of these are ValueErrors.
     except (BotoCoreError, ClientError, ValueError) as error:
         raise StoreRefusedError(
             f"No S3 client can be made from the environment ({_why(error)}); nothing was sent.",
@@ -309,7 +324,7 @@ def making_clients() -> Iterator[None]:
 
 
 def _why(error: Exception) -> str:
-    """Say why there is no client, without what may hold a secret: an endpoint may have a user."""
+    """Return the reason why no client can be made, without secrets: an endpoint may have a user."""
     why = describe(error)
     if isinstance(error, ProfileNotFound):
         why += f": there is no profile {error.kwargs['profile']!r}"
@@ -319,9 +334,9 @@ def _why(error: Exception) -> str:
 
 
 def check_keys(client: Any) -> None:
-    """See that the store knows a boto3 client's keys, whatever they may do there.
+    """Check that the store knows a boto3 client's keys; they need no rights there.
 
-    :raises StoreRefusedError: it does not, or it does not answer.
+    :raises StoreRefusedError: the store does not know them, or does not answer.
     """
     try:
         client.list_buckets()
@@ -338,7 +353,7 @@ def check_keys(client: Any) -> None:
 
 @dataclass(frozen=True)
 class Keys:
-    """A pair of keys, which no text of this package shows. ``token``: of a session."""
+    """A pair of keys, never shown in a text of this package; ``token`` is that of a session."""
 
     access: str = field(repr=False)
     secret: str = field(repr=False)
@@ -346,7 +361,7 @@ class Keys:
 
     @property
     def signing(self) -> dict[str, Any]:
-        """As arguments of boto3's clients."""
+        """Arguments of boto3's clients with these keys."""
         return {
             "aws_access_key_id": self.access,
             "aws_secret_access_key": self.secret,
@@ -355,36 +370,39 @@ class Keys:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which boto3 finds these keys. Those without a value are empty: what the
-        host has there belongs to other keys, and boto3 would use it with these."""
+        """Environment variables by which boto3 finds these keys.
+
+        Variables without a value are set empty: the host's own values belong to other keys, and
+        boto3 would use them with these.
+        """
         return {
             "AWS_ACCESS_KEY_ID": self.access,
             "AWS_SECRET_ACCESS_KEY": self.secret,
             "AWS_SESSION_TOKEN": self.token or "",
-            # An older name of the same, which boto3 looks at first.
+            # An older name of the session token, which boto3 reads first.
             "AWS_SECURITY_TOKEN": "",
-            # Past that time boto3 would refuse to use the keys.
+            # After that time boto3 would refuse to use the keys.
             "AWS_CREDENTIAL_EXPIRATION": "",
             "AWS_ACCOUNT_ID": "",
         }
 
 
-#: Instead of keys: requests are not signed.
+#: Given instead of keys: requests are not signed.
 ANONYMOUS = Keys("", "")
 
 
 def client_at(
     endpoint: str | None, region: str | None, *, path_style: bool = False, keys: Keys | None = None
 ) -> Any:
-    """A boto3 client by the standard chain, but for what is given.
+    """Make a boto3 client by the standard chain, with what is given here instead.
 
-    :param endpoint: URL of the store. What :data:`.client_settings.S3_CLIENT` says of its own
-        endpoint counts for that one alone.
+    :param endpoint: URL of the store. The settings in :data:`.client_settings.S3_CLIENT` count only
+        for the endpoint that they name.
     :param path_style: put the bucket into the path, not into the host's name.
-    :raises StoreRefusedError: the profile, region or endpoint cannot be right.
-    :raises InvalidInputError: that variable holds something else.
+    :raises StoreRefusedError: an invalid profile, region or endpoint.
+    :raises InvalidInputError: that variable is not valid.
     """
-    import boto3  # On use: most processes need no more than botocore, which loads in half the time.
+    import boto3  # Imported on use: most processes need only botocore, which loads twice as fast.
 
     given: dict[str, Any] = {"s3": {"addressing_style": "path"}} if path_style else {}
     if keys == ANONYMOUS:
@@ -396,7 +414,7 @@ def client_at(
         if told is None or endpoint not in (None, told.endpoint):
             told = ClientSettings()
         config = told.botocore_config().merge(Config(**given))
-        # A session of its own: boto3's default one keeps the keys that it has found first.
+        # A new session: boto3's default one keeps the first keys that it has found.
         return boto3.Session(botocore_session=_session()).client(
             "s3",
             endpoint_url=endpoint or told.endpoint,
@@ -408,10 +426,11 @@ def client_at(
 
 
 def profile_client(profile: str) -> Any:
-    """A boto3 client by a profile of ``~/.aws/config`` alone: its keys, region and
-    ``endpoint_url``, whatever the environment says.
+    """Make a client by a profile of ``~/.aws/config`` alone: its keys, region and ``endpoint_url``.
 
-    :raises StoreRefusedError: there is no such profile, or no client can be made of it.
+    The environment does not count.
+
+    :raises StoreRefusedError: the profile does not exist, or no client can be made from it.
     """
     with making_clients():
         session = _session()
@@ -422,21 +441,27 @@ def profile_client(profile: str) -> Any:
 
 
 def _named_by_owner(parsed: dict[str, Any]) -> str | None:
-    """The store's name, where a listing of uploads tells: S3Mock owns whatever is in it."""
+    """Return the store's name from a listing of uploads: S3Mock is their owner.
+
+    ``None``: the listing does not show it.
+    """
     owners = (entry.get("Owner", {}).get("DisplayName") for entry in parsed.get("Uploads", ()))
     return next((name for name in owners if name in _OWNERS), None)
 
 
 def _adapt(client: Any) -> Any:
     events = client.meta.events
-    # For all of S3, since handlers of a single operation run before the one that adds the header.
+    # For all of S3: handlers of a single operation would run before the one that adds the header.
     events.register_last("before-call.s3", _drop_expect, "zero-rename-expect")
     events.register_last("before-call.s3.DeleteObjects", _add_md5, "zero-rename-md5")
     return client
 
 
 def _drop_expect(params: dict[str, Any], **_: Any) -> None:
-    """boto3 asks for ``100 Continue`` before any body, however small: a round trip each."""
+    """Remove the ``Expect`` header from requests with a small body.
+
+    boto3 asks for ``100 Continue`` before any body, which costs a round trip.
+    """
     body = params.get("body")
     view = getattr(body, "getbuffer", None)
     if view is not None and len(view()) < _EXPECT_FROM:
@@ -444,7 +469,7 @@ def _drop_expect(params: dict[str, Any], **_: Any) -> None:
 
 
 def _add_md5(params: dict[str, Any], **_: Any) -> None:
-    """boto3 now sends a CRC32 where ``Content-MD5`` used to be; older stores want the latter."""
+    """Add ``Content-MD5``, which older stores demand; boto3 now sends a CRC32 instead."""
     body = params.get("body")
     if isinstance(body, str):
         body = body.encode()

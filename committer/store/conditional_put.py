@@ -1,8 +1,9 @@
-"""Conditional writes of records whose outcome is known in the end, or said not to be.
+"""Conditional writes of records, repeated until their outcome is known or declared uncertain.
 
-After a time-out, a 409, a 412 or a 5xx of a conditional PUT the outcome is unknown: read back and
-compare the write id. Sending the same bytes under the same condition again is safe: if the first
-request lands late, the second is refused, and the write id read back is our own.
+After a time-out, a 409, a 412 or a 5xx of a conditional PUT the outcome is unknown: the record is
+read back and its write id compared. Sending the same bytes under the same condition again is safe:
+if the first request lands late, the second is refused, and the write id read back is this writer's
+own.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from ..errors import StoreRefusedError, StoreUnreachableError
 from .backoff import Backoff
 from .requests import LIST_BYTES, Absent, Done, Found, Get, Put, Refused, Step, Unknown
 
-#: One answer in five may be *unknown*, in all of a job's writes; and a store may be away for a
-#: minute: the pauses alone come to that.
+#: Enough tries for a store that leaves one answer in five *unknown*, in all of a job's writes. A
+#: store may also be away for a minute: the pauses alone add up to that.
 _TRIES = Backoff(tries=20, first=0.2, cap=8.0)
-#: Refusals in a row, of a condition that holds, after which no failure of the store explains them.
+#: Refusals in a row of a condition that holds: more are no passing failure of the store.
 _REFUSALS = 5
 
 
 @dataclass(frozen=True)
 class Written:
-    """Our record is there. ``date``: when the store said so, by its clock."""
+    """The record is in the store. ``date`` is when the store said so, by its clock."""
 
     etag: str
     date: float
@@ -32,10 +33,10 @@ class Written:
 
 @dataclass(frozen=True)
 class NotWritten:
-    """Another record is there, or none: the condition did not hold.
+    """The record was not written since the condition did not hold: ``current`` is there instead.
 
-    :param seen_before: one of our requests got no answer, so our record may have been there and
-        been changed since.
+    :param seen_before: a request got no clear answer, so the record may have been in the store
+        and been changed since.
     """
 
     current: Found | Absent
@@ -44,9 +45,10 @@ class NotWritten:
 
 @dataclass(frozen=True)
 class Uncertain:
-    """The store's answers do not tell whether our record was or will be written.
+    """It is not known from the store's answers whether the record was or will be written.
 
-    :param refused: it refuses the condition again and again, and each time the condition holds.
+    :param refused: the store refuses the condition again and again, though the condition holds
+        each time.
     """
 
     cause: str
@@ -54,7 +56,7 @@ class Uncertain:
 
 
 def write_id_of(body: bytes, *within: str) -> str | None:
-    """The write id in a record's bytes, or in a member of it; ``None`` for anything else."""
+    """Return the write id in a record's bytes, or in a member of it; ``None``: not found."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -67,11 +69,11 @@ def write_id_of(body: bytes, *within: str) -> str | None:
 def put_record(
     put: Put, write_id: str, read_id: Callable[[bytes], str | None] = write_id_of
 ) -> Step[Written | NotWritten | Uncertain]:
-    """Write a record under its condition and find out what became of it.
+    """Write a record under its condition and find out the outcome.
 
     :param write_id: the write id in the record's body; ``read_id`` finds it there.
     :raises StoreUnreachableError: nothing was sent.
-    :raises StoreRefusedError: the store refused the very first request for want of rights.
+    :raises StoreRefusedError: the store refused the first request, for example for lack of rights.
     """
     cause = ""
     refusals = 0
@@ -94,8 +96,8 @@ def put_record(
         if not _still_holds(put, current):
             in_doubt = bool(cause) or isinstance(answer, Unknown)
             return NotWritten(current, seen_before=in_doubt)
-        # A 412 while the condition holds is an answer to a state that has passed, a 409 asks
-        # to try again; no answer asks the same.
+        # A 412 while the condition holds is about a former state of the key; a 409 says that the
+        # request may be tried again. Without an answer it must be tried again, too.
         cause = answer.code if isinstance(answer, Refused) else answer.cause
         refusals = refusals + 1 if cause == "PreconditionFailed" else 0
         if refusals == _REFUSALS:

@@ -1,4 +1,4 @@
-"""Copies of objects on the store's side, as requests and as boto3's calls."""
+"""Copies of objects within a store: requests, and boto3's calls for them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ class Place:
 
     @property
     def real(self) -> Place:
-        """Where a key of a fast root lies."""
+        """The place itself; for a key of a fast root, the place in the root's bucket."""
         fast = FastPlace.of(self.bucket, self.key)
         return self if fast is None else Place(fast.root.bucket, fast.real(self.key))
 
 
 @dataclass(frozen=True)
 class CopyFile(Request[Done | Refused]):
-    """Write a data object that holds what another one does, on the store's side: at most 5 GiB.
-    Sent again until it is answered, as :class:`PutFile`; refused with ``NoSuchKey`` where the other
-    one is gone."""
+    """Write a data object as a copy of another one, within the store; at most 5 GiB.
+
+    The request is sent again until it is answered, like :class:`PutFile`. It is refused with
+    ``NoSuchKey`` if the source is missing.
+    """
 
     source: Place
     key: str
@@ -38,9 +40,9 @@ class CopyFile(Request[Done | Refused]):
 
 @dataclass(frozen=True)
 class CopyPart(Request[Done | Refused]):
-    """Upload a part that is bytes of an object, as :class:`CopyFile`.
+    """Upload a part as a copy of bytes of an object, like :class:`CopyFile`.
 
-    :param part: ``None`` for all of its bytes.
+    :param part: the bytes; ``None``: all.
     """
 
     source: Place
@@ -51,14 +53,14 @@ class CopyPart(Request[Done | Refused]):
 
 
 def copy(client: Any, bucket: str, request: CopyFile | CopyPart) -> Done:
-    """Have a store copy into a bucket.
+    """Copy an object, or bytes of one, into a bucket, within the store.
 
-    :param client: boto3's.
+    :param client: a client of boto3.
     """
     source = {"Bucket": request.source.bucket, "Key": request.source.key}
     to: dict[str, Any] = {"Bucket": bucket, "Key": request.key, "CopySource": source}
     if isinstance(request, CopyFile):
-        # Else the other object's own would come along: another job's id, tags.
+        # Otherwise the source's metadata and tags would be copied: another job's id.
         instead = {"MetadataDirective": "REPLACE", "TaggingDirective": "REPLACE"}
         answer = client.copy_object(**to, **instead, **object_options(request.settings))
         return Done(answer["CopyObjectResult"]["ETag"].strip('"'), date_of(answer))
@@ -70,7 +72,7 @@ def copy(client: Any, bucket: str, request: CopyFile | CopyPart) -> Done:
 
 
 def object_options(settings: ObjectSettings) -> dict[str, Any]:
-    """What an object is created with, as arguments of boto3."""
+    """Return the settings with which an object is created, as arguments of boto3."""
     options = {
         "Metadata": dict(settings.metadata),
         "StorageClass": settings.storage_class,

@@ -1,4 +1,4 @@
-"""Removing many objects and aborting many uploads, with every answer looked at."""
+"""Removal of many objects and abort of many uploads, with a check of every answer."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from ..errors import StoreRefusedError, StoreUnreachableError
 from .backoff import Backoff
 from .requests import AbortUpload, All, DeleteMany, Done, ListedUpload, Refused, Step, Unknown
 
-#: Rounds of aborting; the second comes at once.
+#: Rounds of aborts; there is no pause before the second.
 _ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
-#: DeleteObjects takes no more keys than this.
+#: Most keys of DeleteObjects.
 _AT_ONCE = 1000
-#: Gone already, or no longer the object that was listed: neither is the caller's to remove.
+#: The object is missing already, or no longer the one that was listed: there is nothing to remove.
 _NO_FAILURES = ("NoSuchKey", "PreconditionFailed")
 
 
-#: Failures of the moment: a store that throttles answers 200 and names the keys it left.
+#: Passing failures: a store that throttles answers 200 and names the keys that it did not remove.
 _PASSING = ("SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout")
 _TRIES = Backoff(tries=10, first=0.5, cap=8.0)
 
 
 def remove(items: Iterable[tuple[str, str | None]]) -> Step[Mapping[str, str]]:
-    """Remove keys; one with an ETag only if that is still the current one, where the store heeds
-    it. Keys that the store is too busy for are asked for again. Stops at the first thousand that
-    did not all go.
+    """Remove keys; a key with an ETag only if its current ETag is the same.
 
-    :returns: keys that may still be there, each with the S3 error code or what happened instead
-        of an answer. Empty where all are gone.
+    Not every store obeys the ETag. Keys that the store was too busy to remove are sent again. The
+    removal stops after the first thousand in which keys were left.
+
+    :returns: keys that may still be there, each with the S3 error code, or with the cause if there
+        was no answer. Empty: all are removed.
     """
     left = iter(items)
     while chunk := tuple(islice(left, _AT_ONCE)):
@@ -57,10 +58,10 @@ def abort_until_gone(
     listed: Callable[[], Step[Iterable[ListedUpload]]],
     rounds: Backoff = _ROUNDS,
 ) -> Step[dict[ListedUpload, str]]:
-    """Abort uploads until none of them is listed any more: *done* is not enough.
+    """Abort uploads until none of them is listed any more: the answer *done* is not enough.
 
-    :param listed: lists what is there now of those uploads, and perhaps others.
-    :returns: those that still are there, each with what the store said last.
+    :param listed: lists those of the uploads that are still there, and perhaps others.
+    :returns: uploads that are still there, each with the store's last answer.
     """
     left = {(upload.key, upload.upload_id): upload for upload in uploads}
     said: dict[ListedUpload, str] = {}
@@ -75,17 +76,22 @@ def abort_until_gone(
 
 
 def abort_uploads(uploads: Collection[ListedUpload]) -> Step[dict[ListedUpload, str]]:
-    """Abort uploads, as many at once as the driver has connections. A listing tells which went:
-    a part that arrives late can leave parts behind even after *done*.
+    """Abort uploads, as many at once as the driver has connections.
 
-    :returns: those that the store did not say were aborted, each with what it said instead.
+    Only a listing shows that an upload is aborted: even after *done*, a part that arrives late can
+    leave parts in the store.
+
+    :returns: uploads whose abort was not answered by *done*, each with the answer.
     """
     said = yield from All(tuple(_abort(upload) for upload in uploads))
     return {upload: cause for upload, cause in zip(uploads, said, strict=True) if cause}
 
 
 def _abort(upload: ListedUpload) -> Step[str]:
-    """:returns: what the store said, ``""`` for *done*."""
+    """Abort an upload.
+
+    :returns: the store's answer; ``""``: *done*.
+    """
     try:
         answer = yield from AbortUpload(upload.key, upload.upload_id)
     except (StoreRefusedError, StoreUnreachableError) as error:

@@ -40,44 +40,46 @@ from .retries import RetryBudget
 from .scheduler import Scheduler, Ticket
 
 T = TypeVar("T")
-#: A fast root that does not answer is gone, as far as a table can tell, and what lies there lost
-#: for now: nobody waits long to be told so.
+#: Retries at a fast root. For a table, a root that does not answer is missing, and its files are
+#: lost for now; this is reported without a long wait.
 _BRIEF = RetryBudget(total=15.0)
 #: Seconds for which an interrupt waits for the answers to requests that are sent.
 _LAST_ANSWERS = 3.0
 
 
 class Driver(Protocol):
-    """What steps and streams need of a driver."""
+    """The interface of a driver for steps and streams."""
 
     @property
     def bucket(self) -> str: ...
 
     @property
     def parallel(self) -> int:
-        """Requests that run at once."""
+        """Number of requests that run at once."""
         ...
 
     @property
     def retries(self) -> int:
-        """Requests that got no usable answer so far, in this process."""
+        """Number of requests without a usable answer so far, in this process."""
         ...
 
     def encrypt(self, root: str, encryption: Encryption | None) -> None:
-        """Send this encryption with all that is written below a table's root from now on, and
-        names none; ``None``: that of the table's record."""
+        """Add this encryption to all later writes without one below a table's root.
+
+        :param encryption: ``None``: that of the table's record.
+        """
         ...
 
     def encrypt_by_default(self, encryption: Encryption | None, root: str | None = None) -> None:
-        """Send this encryption with what is written where neither a job nor a table's record
-        names one; ``None`` changes nothing.
+        """Add this encryption to writes for which neither a job nor a table's record names one.
 
-        :param root: of a table; ``None``: all of the bucket.
+        :param encryption: ``None``: nothing is changed.
+        :param root: root of a table; ``None``: the whole bucket.
         """
         ...
 
     def default_encryption(self, root: str) -> Encryption | None:
-        """The encryption below a table's root where neither a job nor its record names one."""
+        """Return the encryption below a table's root if neither a job nor its record names one."""
         ...
 
     def run(self, work: Work[T]) -> T: ...
@@ -87,12 +89,16 @@ class Driver(Protocol):
     def submit(self, request: Request[T], over: threading.Event | None = None) -> Future[T]: ...
 
 
-#: Of the request that a thread of a pool carries out: set when nobody wants its answer any more.
+#: Event for the request that a thread of the pool carries out: set when its answer is no longer
+#: needed.
 _over: ContextVar[threading.Event | None] = ContextVar("over", default=None)
 
 
 class _Process:
-    """What a driver has in one process: connections and a pool's threads survive no fork."""
+    """The clients and the pool of a driver in one process.
+
+    Connections and threads do not survive a fork.
+    """
 
     def __init__(self, bucket: str, clients: S3Clients, clock: Callable[[], float]) -> None:
         self.clients = clients
@@ -104,9 +110,9 @@ class _Process:
         self.pool: ThreadPoolExecutor | None = None
 
     def carry_out(self, request: Any, pause: Callable[[float], bool]) -> Any:
-        """A request, where the keys that it is about lie: in the bucket, or in fast roots.
+        """Carry out a request at the places of its keys: in the bucket, or in fast roots.
 
-        :raises FastRootGoneError: such a root does not answer, or its bucket is not there.
+        :raises FastRootGoneError: a fast root does not answer, or its bucket does not exist.
         """
         if isinstance(request, DeleteMany):
             failed: dict[str, str] = {}
@@ -145,19 +151,21 @@ class _Process:
 
 
 class BotoDriver:
-    """Carries out steps on one bucket. May be used by many threads, and after a fork: a child
-    makes connections of its own, by the same settings and credentials.
+    """Driver that carries out steps on one bucket.
 
-    Generators run in the thread that calls :meth:`run`; only single requests go to the pool, so
-    that nested ``All`` cannot use it up. A step with nothing else under way sends its request
-    from the calling thread: no hand-over.
+    It may be used by many threads, and after a fork: a child process makes connections of its own,
+    with the same settings and credentials.
 
-    :param bucket: the bucket all keys are in.
-    :param clients: how to reach it.
-    :param sleep: waits so many seconds, or until the event is set; for tests.
-    :param clock: the monotonic clock, seconds; for tests.
-    :param observe: called with every request to the store, once per request of a step (not per
-        try), in the thread that sends it.
+    Generators run in the thread that calls :meth:`run`. Only single requests go to the pool, so
+    nested ``All`` cannot use it up. If nothing else is under way, a step's request is sent from the
+    calling thread, without the pool.
+
+    :param bucket: the bucket of all keys.
+    :param clients: the clients that reach it.
+    :param sleep: waits for a number of seconds, or until the event is set; for tests.
+    :param clock: the monotonic clock, in seconds; for tests.
+    :param observe: called with every request to the store, once for each request of a step (not for
+        each try), in the thread that sends it.
 
     Each write carries the encryption of its table (:mod:`.encrypted_writes`).
     """
@@ -176,18 +184,18 @@ class BotoDriver:
         self._clock = clock
         self._observe = observe
         self._encryptions = EncryptionsKnown()
-        # A parent's stays here, too: to close its connections takes locks, and one that another
-        # thread held at the fork is held in the child for good.
+        # The parent's entry is kept in a child, too. To close its connections would take locks, and
+        # a lock that another thread held at the fork is held in the child for ever.
         self._processes = {os.getpid(): _Process(bucket, clients, clock)}
         self._forked: dict[int, threading.Lock] = {}
 
     @property
     def clients(self) -> S3Clients:
-        """This process's clients."""
+        """Clients of this process."""
         return self._process().clients
 
     def reach(self, keys: Iterable[str]) -> set[S3Clients]:
-        """The clients that keys are reached by: where all are one, a store can copy by itself."""
+        """Return the clients that reach these keys; if there is only one, the store can copy."""
         places = (FastPlace.of(self.bucket, key) for key in keys)
         return {self.clients if it is None else _at(self.clients, it.root) for it in places}
 
@@ -210,19 +218,21 @@ class BotoDriver:
         return self._encryptions.configured(f"{root}/")
 
     def encryption_below(self, root: str) -> Encryption | None:
-        """The encryption that is sent with what is written below a table's root, as far as this
-        process has read its record."""
+        """Return the encryption that is sent with writes below a table's root.
+
+        The table's record counts if this process has read or written it.
+        """
         return self._encryptions.of(f"{root}/")
 
     def demanded_encryption(self, key: str) -> Encryption | None:
-        """As :class:`.requests.DemandedEncryption` asks."""
+        """Return the answer to :class:`.requests.DemandedEncryption`."""
         return self._encryptions.demanded(key)
 
     def perform(self, request: Request[T]) -> T:
         """Carry out one request to the store in the calling thread.
 
-        :raises StoreRefusedError: rights, credentials, bucket or region.
-        :raises StoreUnreachableError: no answer, and nothing that needs cleaning up.
+        :raises StoreRefusedError: a missing right, or wrong credentials, bucket or region.
+        :raises StoreUnreachableError: there was no answer; nothing needs cleaning up.
         """
         if self._observe is not None:
             self._observe(request)
@@ -245,10 +255,12 @@ class BotoDriver:
     def _write_otherwise(
         self, request: Any, refusal: StoreRefusedError, pause: Callable[[float], bool]
     ) -> Any:
-        """Send a write that was refused for want of a right under the encryptions that it may be
-        wanted with. A refused request did nothing, so that its condition holds as before.
+        """Send a write again that was refused for lack of a right, with other encryptions.
 
-        :raises StoreRefusedError: the first refusal, where none of them is taken either.
+        The bucket may demand one of them. A refused request did nothing, so its condition holds as
+        before.
+
+        :raises StoreRefusedError: the store accepts none of them; this is the first refusal.
         """
         if (record := record_key(request.key)) is not None:
             try:
@@ -270,7 +282,7 @@ class BotoDriver:
     def submit(self, request: Request[T], over: threading.Event | None = None) -> Future[T]:
         """Carry out one request to the store in the pool.
 
-        :param over: set when nobody wants the answer any more: it is then not sent again.
+        :param over: set when the answer is no longer needed: the request is then not sent again.
         """
 
         def perform() -> T:
@@ -282,9 +294,9 @@ class BotoDriver:
     def run(self, work: Work[T]) -> T:
         """Carry out a step and all steps it starts, or a single request.
 
-        :returns: what the step returned, or the request's answer.
-        :raises Exception: what the step raised. If the calling thread is interrupted, requests
-            already sent are waited for, for a few seconds, and the steps are closed.
+        :returns: the step's result, or the request's answer.
+        :raises Exception: the step's error. If the calling thread is interrupted, it waits a few
+            seconds for the answers to requests that were sent, and closes the steps.
         """
         return _StepsRun(self, work).to_the_end()
 
@@ -319,7 +331,7 @@ class BotoDriver:
 
 
 class _StepsRun:
-    """One call of :meth:`BotoDriver.run`: what it waits for."""
+    """One call of :meth:`BotoDriver.run`, with its requests under way and its timers."""
 
     def __init__(self, driver: BotoDriver, work: Work[Any]) -> None:
         self._driver = driver
@@ -342,7 +354,7 @@ class _StepsRun:
         finally:
             if not scheduler.finished:
                 self._over.set()
-                # A claim that arrives after the clean-up would be nobody's.
+                # Wait, since a claim that arrives after the clean-up would stay without an owner.
                 wait([it for it in self._under_way if not it.cancel()], _LAST_ANSWERS)
                 scheduler.close()
         return scheduler.result()
@@ -396,18 +408,20 @@ class _StepsRun:
 
 
 _derived: WeakKeyDictionary[Any, tuple[int, S3Clients]] = WeakKeyDictionary()
-#: Those of fast roots, by a table's own.
+#: Clients of fast roots, by the table's own clients.
 _fast: WeakKeyDictionary[S3Clients, dict[FastRoot, S3Clients]] = WeakKeyDictionary()
 _drivers_lock = threading.Lock()
 
 
 def connect(bucket: str, client: Any = None) -> BotoDriver:
-    """The driver for a bucket.
+    """Return the driver for a bucket.
+
+    Clients are kept, since building them costs more than the requests of a small commit: those
+    derived from a caller's client as long as that client, and drivers of the standard chain for
+    each process, bucket and AWS environment.
 
     :param client: a boto3 S3 client whose credentials and endpoint are used (see
-        :meth:`.clients.S3Clients.derived_from`); ``None`` for boto3's standard chain. What is made
-        of a client is kept as long as the client, and drivers of the standard chain per process,
-        bucket and AWS environment: building clients costs more than a small commit's requests.
+        :meth:`.clients.S3Clients.derived_from`); ``None``: boto3's standard chain.
     :raises StoreRefusedError: no client can be made from the environment.
     """
     if client is not None:
@@ -427,7 +441,7 @@ def _clients(pid: int, environment: str) -> S3Clients:
 
 
 def _clients_of(client: Any) -> S3Clients:
-    """This process's clients that are derived from a caller's."""
+    """Return this process's clients that are derived from a caller's client."""
     with _drivers_lock:
         made = _derived.get(client)
         if made is None or made[0] != os.getpid():
@@ -436,10 +450,12 @@ def _clients_of(client: Any) -> S3Clients:
 
 
 def _at(clients: S3Clients, root: FastRoot) -> S3Clients:
-    """What reaches a fast root: a table's own clients, where it is at their store and with their
-    keys; else others, which are kept as long as these.
+    """Return the clients that reach a fast root.
 
-    :raises StoreRefusedError: there is no such profile, or no client can be made of it.
+    If the root is at the table's store and uses its keys, they are the table's own clients.
+    Otherwise others are made, and kept as long as the table's.
+
+    :raises StoreRefusedError: the profile does not exist, or no client can be made from it.
     """
     if root.endpoint in (None, clients.client.meta.endpoint_url) and root.profile is None:
         return clients
@@ -452,8 +468,10 @@ def _at(clients: S3Clients, root: FastRoot) -> S3Clients:
 
 
 def _environment() -> str:
-    """A digest of the AWS variables, and of the settings that another process has handed over: a
-    test or a task that sets others gets other clients."""
+    """Return a digest of the AWS variables, and of the client settings from another process.
+
+    So a test or a task that sets other variables gets other clients.
+    """
     digest = hashlib.sha256()
     ours = (name for name in os.environ if name.startswith("AWS_") or name == S3_CLIENT)
     for name in sorted(ours):

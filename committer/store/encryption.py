@@ -1,4 +1,4 @@
-"""Encryption of objects by the store: its algorithm and key, in the words of users and of S3."""
+"""Encryption of objects by the store: algorithm and key, in this package's terms and in S3's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from ..errors import InvalidInputError
 
 
 class Algorithm(StrEnum):
-    """How a store encrypts an object. Keys of SSE-C are secrets, and not taken."""
+    """Algorithm by which a store encrypts an object.
+
+    SSE-C is not supported, since its keys are secrets.
+    """
 
     SSE_S3 = "SSE-S3"
     SSE_KMS = "SSE-KMS"
@@ -20,7 +23,7 @@ class Algorithm(StrEnum):
 
     @property
     def uses_kms(self) -> bool:
-        """Whether its keys are those of AWS KMS."""
+        """True if its keys are those of AWS KMS."""
         return self is not Algorithm.SSE_S3
 
 
@@ -44,20 +47,20 @@ class Encryption:
     key: str | None = None
 
     def __str__(self) -> str:
-        """The inverse of :meth:`parse`."""
+        """Return the text that :meth:`parse` reads."""
         return f"{self.algorithm} {self.key}" if self.key else str(self.algorithm)
 
     @property
     def arguments(self) -> dict[str, str]:
-        """The arguments of boto3's that ask for it."""
+        """Arguments of boto3 that request this encryption."""
         key = {} if self.key is None else {"SSEKMSKeyId": self.key}
         return {"ServerSideEncryption": _HEADERS[self.algorithm], **key}
 
     @staticmethod
     def named(algorithm: str | None, key: str | None = None) -> Encryption | None:
-        """Read an encryption as users name it; ``None``: they name none.
+        """Read an encryption that a user names; ``None``: not named.
 
-        :raises InvalidInputError: an unknown algorithm, or a key that is none of AWS KMS.
+        :raises InvalidInputError: an unknown algorithm, or a key that is not one of AWS KMS.
         """
         if algorithm not in (None, *Algorithm):
             raise InvalidInputError(
@@ -76,9 +79,9 @@ class Encryption:
 
     @staticmethod
     def parse(text: str) -> Encryption:
-        """Read an algorithm, and after a blank perhaps a KMS key, as environments carry them.
+        """Parse the text of an environment variable: an algorithm, or algorithm, blank and KMS key.
 
-        :raises InvalidInputError: the text is neither.
+        :raises InvalidInputError: the text has another form.
         """
         algorithm, _, key = text.strip().partition(" ")
         found = Encryption.named(algorithm, key.strip() or None)
@@ -87,14 +90,18 @@ class Encryption:
 
     @staticmethod
     def of_answer(answer: Mapping[str, Any]) -> Encryption | None:
-        """Read the encryption of an object from boto3's answer about it; ``None``: it says none
-        that this package can ask for."""
+        """Read the encryption of an object from boto3's answer about it.
+
+        ``None``: it names no encryption that this package can request.
+        """
         return _read(answer.get("ServerSideEncryption"), answer.get("SSEKMSKeyId"))
 
     @staticmethod
     def of_default(rule: Mapping[str, Any]) -> Encryption | None:
-        """Read a bucket's default encryption from boto3's ``ApplyServerSideEncryptionByDefault``;
-        ``None``: none that this package can ask for."""
+        """Read a bucket's default encryption from boto3's ``ApplyServerSideEncryptionByDefault``.
+
+        ``None``: it names no encryption that this package can request.
+        """
         return _read(rule.get("SSEAlgorithm"), rule.get("KMSMasterKeyID"))
 
 

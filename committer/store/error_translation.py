@@ -1,8 +1,8 @@
 """Translation of a store's errors: a refusal with a remedy, an unreachable store, or an answer.
 
-Messages are ours. The server's own are left out where they are known: the one of
-``SignatureDoesNotMatch`` quotes the signed request. A refusal that is not known is told by the
-store's sentence, which alone says why.
+Messages are this package's. For known refusals the server's own message is left out: the one of
+``SignatureDoesNotMatch`` quotes the signed request. For an unknown refusal the store's sentence is
+shown, since it alone gives the reason.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RIGHTS = (
     "kms:GenerateDataKey and kms:Decrypt on it. Where these rights are there, the bucket's policy "
     "may demand an encryption: zero-rename doctor names it."
 )
-#: Of requests that need another right than the rest.
+#: Remedies for requests that need other rights than the rest.
 _RIGHTS_OF = {
     "PutLifecycleRule": "Grant s3:GetLifecycleConfiguration and s3:PutLifecycleConfiguration on "
     "the bucket; or have whoever may change its rules add the one that zero-rename lifecycle "
@@ -50,8 +50,8 @@ _MAKE_ROOM = (
 )
 _REGION = "Set AWS_REGION to the bucket's region, or AWS_ENDPOINT_URL to its endpoint."
 
-#: S3 error code: what it means, and what to do. They speak of the request, never of the key's
-#: state, so no step of the protocol can go on after one.
+#: By S3 error code: its meaning and the remedy. These codes are about the request, never about the
+#: key's state, so no step of the protocol can go on after one.
 _REFUSALS: dict[str, tuple[str, str]] = {
     "InvalidAccessKeyId": ("the access key is unknown to it", _CREDENTIALS),
     "SignatureDoesNotMatch": ("the secret key does not fit the access key", _CREDENTIALS),
@@ -81,11 +81,11 @@ _ARCHIVED = (
     "that moved it: zero-rename doctor names the rule.",
 )
 _REFUSALS |= {"InvalidObjectState": _ARCHIVED}
-#: A quota of the bucket, its user or the server is used up: Ceph says the first, with 403, MinIO
-#: the others, with 507 and 400.
+#: Codes for a used up quota of the bucket, its user or the server: the first is Ceph's, with 403;
+#: the others are MinIO's, with 507 and 400.
 _FULL = ("QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded")
 _REFUSALS |= dict.fromkeys(_FULL, ("the store is full: a quota is used up", _MAKE_ROOM))
-#: Statuses that have one meaning, whatever the store calls it.
+#: Statuses that have one meaning, with any code of the store.
 _CODES = {412: "PreconditionFailed", 416: "InvalidRange"}
 _BY_STATUS = {401: "InvalidSecurity", 403: "AccessDenied", 301: "PermanentRedirect"}
 
@@ -98,7 +98,7 @@ _NO_CREDENTIALS = (
     boto.SSOTokenLoadError,
     boto.NoAuthTokenError,
 )
-#: Operations by which boto3 gets a client's keys, within a request of it.
+#: Operations by which boto3 gets a client's keys, within a request of the client.
 _OF_ROLES = {"AssumeRole", "AssumeRoleWithWebIdentity", "AssumeRoleWithSAML", "GetRoleCredentials"}
 _NOT_SENT = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError)
 #: 4xx answers after which the request may still have been carried out, or be tried again.
@@ -107,23 +107,23 @@ _THROTTLING |= {"ThrottlingException", "KMS.ThrottlingException"}
 _UNSURE_CODES = {"RequestTimeout", "ServiceUnavailable"} | _THROTTLING
 
 
-#: Statuses of what can never be carried out.
+#: Statuses of requests that can never be carried out.
 _FINAL = {400, 403, 405, 411, 413}
-#: Answers among them that speak of the key's state, of the bytes on their way, or of a condition
-#: that the store does not know: the steps that asked go on after them.
+#: Exceptions: answers about the key's state, about bytes damaged on their way, or about a condition
+#: that the store does not know. The steps that sent the request go on after them.
 _ANSWER_CODES = {
     *("BadDigest", "IncompleteBody", "InvalidDigest", "XAmzContentSHA256Mismatch"),
     *("InvalidPart", "InvalidPartOrder", "EntityTooSmall", "NoSuchKey", "NoSuchUpload"),
     *("PreconditionFailed", "ConditionalRequestConflict", "InvalidRange", "NotImplemented"),
 }
-#: What a store may answer that does not know the conditions of a write.
+#: Codes of a store that does not know the conditions of a write.
 _UNKNOWN_CONDITION = {"InvalidArgument", "MethodNotAllowed"}
-#: Sentences that may quote a signed request.
+#: Words of sentences that may quote a signed request.
 _SECRETIVE = re.compile(r"(?i)sign|secret|token|credential|access.?key")
 
 
 def code_of(error: boto.ClientError) -> str:
-    """The S3 error code; HEAD answers have no body, there it is derived from the status."""
+    """Return the S3 error code; for a HEAD, whose answer has no body, from the status."""
     code = str(error.response.get("Error", {}).get("Code") or "")
     status = status_of(error)
     if status in _CODES:
@@ -138,8 +138,10 @@ def status_of(error: boto.ClientError) -> int:
 
 
 def date_of(answer: Any) -> float:
-    """The Date header in seconds since the epoch. 0.0 without one: every age then comes out
-    negative, so that nothing is ever taken for old."""
+    """Return the Date header in Unix seconds; 0.0: missing.
+
+    With 0.0 every age is negative, so nothing is ever taken for old.
+    """
     header = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     try:
         return parsedate_to_datetime(header).timestamp()
@@ -148,7 +150,7 @@ def date_of(answer: Any) -> float:
 
 
 def is_unsure(error: boto.ClientError) -> bool:
-    """Whether the answer leaves open what happened: 5xx, throttling, a broken-off upload."""
+    """Return whether the outcome is unknown after this answer: 5xx, throttling, a broken upload."""
     status = status_of(error)
     if status == 501 or code_of(error) in _FULL:
         return False
@@ -156,9 +158,9 @@ def is_unsure(error: boto.ClientError) -> bool:
 
 
 def refusal_of(error: Exception, endpoint: str, bucket: str, request: Any) -> Exception | None:
-    """The error that ends the step, or ``None`` where the request's own answer says it.
+    """Build the error that ends the step; ``None``: the request's own answer reports it.
 
-    :param endpoint: without user or password.
+    :param endpoint: URL of the endpoint, without user or password.
     """
     context: dict[str, Any] = {"key": getattr(request, "key", None)}
     asked = f"{type(request).__name__} in bucket {bucket!r} at {endpoint}"
@@ -206,10 +208,11 @@ def refusal_of(error: Exception, endpoint: str, bucket: str, request: Any) -> Ex
 def final_refusal(
     error: Exception, endpoint: str, bucket: str, request: Any, *, conditional: bool
 ) -> StoreRefusedError | None:
-    """Build the error of a request that would be refused again in any state of its key; ``None``
-    for any other answer.
+    """Build the error for a request that would be refused again in any state of its key.
 
-    :param endpoint: without user or password.
+    ``None``: another answer.
+
+    :param endpoint: URL of the endpoint, without user or password.
     :param conditional: the request has a condition, which the store may not know.
     """
     if not isinstance(error, boto.ClientError) or is_unsure(error):
@@ -229,8 +232,10 @@ def final_refusal(
 
 
 def demands_digest(error: Exception) -> bool:
-    """Whether a write was refused since it had no checksum, as a bucket with Object Lock does: by
-    S3's code, or by MinIO's."""
+    """Return whether a write was refused for lack of a checksum, as in a bucket with Object Lock.
+
+    S3 and MinIO have different codes for this.
+    """
     if not isinstance(error, boto.ClientError) or status_of(error) != 400:
         return False
     said = str(error.response.get("Error", {}).get("Message") or "")
@@ -239,7 +244,7 @@ def demands_digest(error: Exception) -> bool:
 
 
 def _sentence(error: boto.ClientError) -> str:
-    """What the store says of it, in one line."""
+    """Return the store's message as one line; only a full stop if it may hold secrets."""
     said = " ".join(str(error.response.get("Error", {}).get("Message") or "").split())
     if not said or _SECRETIVE.search(said):
         return "."
@@ -247,7 +252,7 @@ def _sentence(error: boto.ClientError) -> str:
 
 
 def trouble_of(error: Exception) -> Trouble | None:
-    """Why a request got no usable answer; ``None`` where it got one, though an error."""
+    """Return why a request got no usable answer; ``None``: it got one, though an error."""
     if isinstance(error, boto.ClientError):
         if not is_unsure(error):
             return None
@@ -258,13 +263,15 @@ def trouble_of(error: Exception) -> Trouble | None:
 
 
 def is_lasting(error: Exception) -> bool:
-    """Tell whether another try cannot help: the host does not trust the certificate, or cannot read
-    the file of those that it trusts."""
+    """Return whether another try cannot help.
+
+    The host does not trust the store's certificate, or cannot read its file of trusted ones.
+    """
     return isinstance(error, boto.SSLError) and was_not_sent(error)
 
 
 def was_not_sent(error: Exception) -> bool:
-    """Whether no connection came about, so that the request cannot have been carried out."""
+    """Return whether there was no connection, so the request cannot have been carried out."""
     if isinstance(error, boto.SSLError):
         told = str(error)
         failed = "CERTIFICATE_VERIFY_FAILED" in told or "WRONG_VERSION_NUMBER" in told
@@ -273,17 +280,20 @@ def was_not_sent(error: Exception) -> bool:
 
 
 def lacks_certificates(error: Exception) -> bool:
-    """Tell whether the file of trusted certificates cannot be read, or holds none."""
+    """Return whether the file of trusted certificates cannot be read, or is empty."""
     if not isinstance(error, boto.SSLError):
         return False
     given = error.kwargs.get("error")
-    causes = (given, *getattr(given, "args", ()))  # urllib3's error holds that of the system.
+    causes = (given, *getattr(given, "args", ()))  # urllib3's error holds the system's error.
     unread = (FileNotFoundError, IsADirectoryError, PermissionError)
     return any(isinstance(it, unread) for it in causes) or "NO_CERTIFICATE" in str(error)
 
 
 def unreachable(error: Exception, endpoint: str, bucket: str, request: Any) -> ZeroRenameError:
-    """No answer to a request that changes nothing, was never sent, or may be repeated."""
+    """Build the error for a request without an answer.
+
+    The request changes nothing, was never sent, or may be repeated.
+    """
     cause = describe(error)
     if lacks_certificates(error):
         happened = "The CA file by which the store's certificate is checked cannot be read"
@@ -309,7 +319,7 @@ def unreachable(error: Exception, endpoint: str, bucket: str, request: Any) -> Z
 
 
 def describe(error: Exception) -> str:
-    """An error in a few words that hold no URL and no secret."""
+    """Describe an error in a few words, without URLs and secrets."""
     if isinstance(error, boto.ClientError):
         status, code = str(status_of(error)), code_of(error)
         return status if code == status else f"{status} {code}"

@@ -1,9 +1,9 @@
-"""Fast roots: where a table's data files may lie first, in another bucket or at another store.
+"""Fast roots (data roots): another bucket or store in which a table's data files may lie first.
 
-The protocol knows one bucket. A file that lies in a fast root has a key there all the same,
-``<table>/_zero_rename/fast/<root>/<job>/…``, which says by itself where it is: the driver sends
-what is asked of such a key to ``<root>/<the table's bucket>/<table>/<job>/…``. So a key needs
-nothing beside it, in whatever process and however often a table's root has been changed since.
+The protocol knows one bucket only. A file in a fast root has a key in that bucket all the same,
+``<table>/_zero_rename/fast/<root>/<job>/…``, and this key contains the file's place. The driver
+sends a request for such a key to ``<root>/<the table's bucket>/<table>/<job>/…``. So any process
+finds a file by its key alone, even after the table's data root was changed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import FastRootGoneError, InvalidInputError, ZeroRenameError, with
 from .requests import Deleted, DeleteMany, Found, ListUploads, ObjectPage, UploadPage
 from .s3_urls import SCHEME, refuse_arn
 
-#: In the keys of files that lie in a fast root, before its name.
+#: The part of a key before the name of the fast root.
 FAST = "/_zero_rename/fast/"
 _ROOT = re.compile(rf"{SCHEME}([A-Za-z0-9][A-Za-z0-9.\-_]{{1,253}}[A-Za-z0-9])/([^?#]+?)/*")
 _REMEDY = (
@@ -29,10 +29,11 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class FastRoot:
-    """A place for data files, beside which nothing else lies.
+    """A place for data files, which holds nothing else.
 
-    :param endpoint: URL of its store; ``None``: that of the table.
-    :param profile: whose keys of ``~/.aws/config`` are used there; ``None``: those of the table.
+    :param endpoint: URL of its store; ``None``: the table's store.
+    :param profile: the profile of ``~/.aws/config`` whose keys are used there; ``None``: the
+        table's keys.
     :param temporary: its tables need never become durable.
     """
 
@@ -45,9 +46,9 @@ class FastRoot:
     @staticmethod
     @lru_cache(maxsize=64)
     def parse(text: FastRoot | str) -> FastRoot:
-        """Read ``s3://bucket/prefix?endpoint=…&profile=…&temporary=true``.
+        """Parse ``s3://bucket/prefix?endpoint=…&profile=…&temporary=true``.
 
-        :raises InvalidInputError: not such a URL, or one with a password.
+        :raises InvalidInputError: another form of URL, or a password in it.
         """
         if isinstance(text, FastRoot):
             return text
@@ -74,19 +75,22 @@ class FastRoot:
 
     @property
     def place(self) -> FastRoot:
-        """Where it is, whatever its tables are for."""
+        """Its location alone: the same root with ``temporary`` unset."""
         return replace(self, temporary=False)
 
     @property
     def encrypts_by_itself(self) -> bool:
-        """Whether its bucket's own default is the encryption of all that lies there: at another
-        store, and in a directory bucket of AWS, which takes no other (S3 User Guide, "Specifying
-        server-side encryption with AWS KMS for new object uploads in directory buckets")."""
+        """True if all its files are encrypted by the default of its own bucket.
+
+        So it is at another store, and in a directory bucket of AWS, which accepts no other
+        encryption (S3 User Guide, "Specifying server-side encryption with AWS KMS for new object
+        uploads in directory buckets").
+        """
         return self.endpoint is not None or self.bucket.endswith("--x-s3")
 
     @property
     def url(self) -> str:
-        """What :meth:`parse` reads."""
+        """URL of the root, which :meth:`parse` reads."""
         said = {"endpoint": self.endpoint, "profile": self.profile}
         said["temporary"] = "true" if self.temporary else None
         query = urlencode({name: it for name, it in said.items() if it}, safe=":/")
@@ -97,7 +101,7 @@ class FastRoot:
 
     @property
     def name(self) -> str:
-        """Its name in keys: one folder."""
+        """Name of the root in keys: one folder."""
         return quote(self.place.url, safe="")
 
 
@@ -109,7 +113,7 @@ def _is_path(prefix: str) -> bool:
 def _is_endpoint(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises where it is none
+        parts.port  # noqa: B018 - raises for an invalid port
     except ValueError:
         return False
     whole = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable()
@@ -118,9 +122,9 @@ def _is_endpoint(url: str) -> bool:
 
 @dataclass(frozen=True)
 class FastPlace:
-    """A table's files in a fast root.
+    """The place of a table's files in a fast root.
 
-    :param keys: what their keys begin with in the protocol; ``there``: in the root's bucket.
+    :param keys: the prefix of their keys in the protocol; ``there``: that in the root's bucket.
     """
 
     root: FastRoot
@@ -129,9 +133,9 @@ class FastPlace:
 
     @staticmethod
     def of(bucket: str, key: str) -> FastPlace | None:
-        """Where a key or prefix of a table's bucket lies; ``None``: there itself.
+        """Return the fast place of a key or prefix; ``None``: it lies in the table's bucket.
 
-        :raises InvalidInputError: it names no fast root, though it should.
+        :raises InvalidInputError: the name of the fast root in the key is invalid.
         """
         table, mark, rest = key.partition(FAST)
         name, slash, _ = rest.partition("/")
@@ -141,18 +145,18 @@ class FastPlace:
         return FastPlace(root, f"{table}{FAST}{name}/", f"{root.prefix}/{bucket}/{table}/")
 
     def real(self, key: str) -> str:
-        """Where a key of the protocol lies in the root's bucket."""
+        """Return the key in the root's bucket for a key of the protocol."""
         return self.there + key.removeprefix(self.keys)
 
     def _back(self, key: str) -> str:
         return self.keys + key.removeprefix(self.there)
 
     def sent(self, request: Any) -> Any:
-        """A request of the protocol as the root's store takes it."""
+        """Convert a request of the protocol to one for the root's store."""
         if isinstance(request, DeleteMany):
             return DeleteMany(tuple((self.real(key), etag) for key, etag in request.items))
         if isinstance(request, ListUploads):
-            # Nobody has probed this store: one that lists no uploads by prefix would hide them.
+            # This store was not probed: it may be one that lists no uploads by prefix.
             return replace(request, prefix="")
         name = "key" if hasattr(request, "key") else "prefix"
         return replace(request, **{name: self.real(getattr(request, name))})
@@ -160,9 +164,9 @@ class FastPlace:
     def gone(
         self, bucket: str, request: Any, why: ZeroRenameError, first: str | None = None
     ) -> FastRootGoneError:
-        """The error of a root that a request did not reach.
+        """Build the error for a root that a request did not reach.
 
-        :param first: what to do first, where this host cannot reach it at all.
+        :param first: the first part of the remedy, if this host cannot reach the root at all.
         """
         table = f"s3://{bucket}/{self.keys.partition(FAST)[0]}"
         return FastRootGoneError(
@@ -179,7 +183,7 @@ class FastPlace:
         )
 
     def answered(self, request: Any, answer: Any) -> Any:
-        """The store's answer to a request as the protocol takes it."""
+        """Convert the answer of the root's store to one with keys of the protocol."""
         match answer:
             case Found():
                 return replace(answer, key=self._back(answer.key))
@@ -199,12 +203,12 @@ class FastPlace:
 
 
 def is_fast(key: str) -> bool:
-    """Whether a data file lies in a fast root, and nowhere else."""
+    """Return whether a data file lies only in a fast root."""
     return FAST in key
 
 
 def by_place(bucket: str, request: DeleteMany) -> dict[FastPlace | None, DeleteMany]:
-    """A deletion as one for each place that its keys lie in."""
+    """Split a deletion into one for each place of its keys."""
     items: dict[FastPlace | None, list[tuple[str, str | None]]] = {}
     for key, etag in request.items:
         items.setdefault(FastPlace.of(bucket, key), []).append((key, etag))

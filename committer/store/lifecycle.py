@@ -1,4 +1,4 @@
-"""Lifecycle rules of a bucket: what they abort and delete, and below which keys."""
+"""Lifecycle rules of a bucket: the keys that they concern, and their aborts, deletions, moves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-#: A bucket without lifecycle rules, or a store that has no such thing.
+#: Error codes for a bucket without lifecycle rules, or a store that does not support them.
 _NO_RULES = {
     "NoSuchLifecycleConfiguration",
     "NotImplemented",
@@ -17,22 +17,24 @@ _NO_RULES = {
 }
 
 
-#: Storage classes whose objects are read only after they were restored.
+#: Storage classes whose objects must be restored before they can be read.
 ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 
 
 @dataclass(frozen=True)
 class LifecycleRule:
-    """An enabled rule.
+    """An enabled lifecycle rule.
 
-    :param name: its ID, or what it is for where it has none.
-    :param prefix: the keys that it concerns begin with it.
-    :param abort_days: whole days after which it aborts an upload that is not completed.
+    :param name: its ID; without one, a description by its prefix.
+    :param prefix: the rule concerns only keys that begin with it.
+    :param abort_days: whole days after which it aborts an upload that is not completed; ``None``:
+        it aborts none.
     :param expires: it deletes objects by age or date.
-    :param archives: the class to which it moves objects by age or date, where they cannot be read
-        at once.
-    :param tags: it concerns objects that have all of these only.
-    :param larger: it concerns objects of more bytes only; ``smaller``: of fewer, if that is said.
+    :param archives: the archive class to which it moves objects by age or date, where they cannot
+        be read at once; ``None``: it moves none there.
+    :param tags: it concerns only objects with all of these tags.
+    :param larger: it concerns only objects of more bytes; ``smaller``: only objects of fewer bytes,
+        if given.
     """
 
     name: str
@@ -46,7 +48,7 @@ class LifecycleRule:
 
     @staticmethod
     def of(rule: Mapping[str, Any]) -> LifecycleRule:
-        """A rule as S3 describes it."""
+        """Read a rule from S3's description of it."""
         where = rule.get("Filter") or {}
         where = {**where, **(where.get("And") or {})}
         prefix = str(rule.get("Prefix") or where.get("Prefix") or "")
@@ -66,7 +68,7 @@ class LifecycleRule:
         )
 
     def document(self) -> dict[str, Any]:
-        """A rule that aborts uploads, as S3 takes it."""
+        """Return S3's description of this rule, which aborts uploads."""
         return {
             "ID": self.name,
             "Status": "Enabled",
@@ -75,10 +77,10 @@ class LifecycleRule:
         }
 
     def concerns(self, folder: str, tags: Mapping[str, str] | None = None) -> bool:
-        """Whether objects below ``folder``, which ends with a slash, may be among the rule's: of
-        any size but none.
+        """Return whether the rule may concern objects below a folder, of any size above zero.
 
-        :param tags: theirs; ``None``: they have none, as records and most files.
+        :param folder: the folder's prefix, which ends with a slash.
+        :param tags: the objects' tags; ``None``: they have none, like records and most files.
         """
         sizes = self.smaller is None or self.larger + 1 < self.smaller
         below = folder.startswith(self.prefix) or self.prefix.startswith(folder)
@@ -86,17 +88,19 @@ class LifecycleRule:
 
 
 def in_older_form(rules: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The names of rules that have their prefix beside a filter's place, as S3's first API had it:
-    S3 takes them in no list with others."""
+    """Return the names of rules that have their prefix outside of a filter.
+
+    This is the form of S3's first API. S3 refuses a list with rules of both forms.
+    """
     return [LifecycleRule.of(rule).name for rule in rules if "Prefix" in rule]
 
 
 def rules_of(client: Any, bucket: str) -> list[dict[str, Any]]:
-    """A bucket's rules as the store keeps them, enabled or not; none where it has no such thing.
+    """Return a bucket's rules in the store's form, enabled or not; empty: it has none.
 
-    :param client: boto3's.
+    :param client: a client of boto3.
     """
-    # Not above: the requests name these rules, and a DAG file is to load no boto.
+    # Not at the top: the requests import these rules, and a DAG file must not load boto.
     from botocore.exceptions import ClientError
 
     from .error_translation import code_of

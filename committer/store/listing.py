@@ -1,4 +1,4 @@
-"""Listings of any length: S3 answers a thousand entries at a time."""
+"""Listings of any length: S3 lists at most a thousand entries at a time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from urllib.parse import unquote, unquote_plus
 
 from .requests import ListedObject, ListedUpload, ListObjects, ListUploads, Step
 
-#: What a key can be once Ceph has encoded it, which leaves more than others do (rgw_common.cc,
-#: char_needs_url_encoding).
+#: Form of a key that Ceph has encoded. Ceph leaves more characters as they are than other stores do
+#: (rgw_common.cc, char_needs_url_encoding).
 _ENCODED = re.compile(r"(?:[A-Za-z0-9._~/*!$'()|-]|%[0-9A-Fa-f]{2})*")
 
 
@@ -19,7 +19,7 @@ _ENCODED = re.compile(r"(?:[A-Za-z0-9._~/*!$'()|-]|%[0-9A-Fa-f]{2})*")
 class Listing:
     """All objects below a prefix.
 
-    :param date: when the last page was made, by the store's clock; ``since``: the first one.
+    :param date: when the last page was made, by the store's clock; ``since``: the first page.
     """
 
     objects: tuple[ListedObject, ...]
@@ -37,11 +37,11 @@ def list_objects(
     wanted: Callable[[ListedObject], bool] | None = None,
     after: str | None = None,
 ) -> Step[Listing]:
-    """One request per thousand keys.
+    """List the objects below a prefix: one request for each thousand keys.
 
     :param direct: direct children only.
-    :param wanted: which to keep; all, if left out.
-    :param after: only keys that are greater.
+    :param wanted: chooses the objects to keep; ``None``: all.
+    :param after: only keys that are greater than this one.
     """
     found: list[ListedObject] = []
     token = since = None
@@ -57,7 +57,7 @@ def list_objects(
 def first_object(
     prefix: str, wanted: Callable[[ListedObject], bool], direct: bool = False
 ) -> Step[ListedObject | None]:
-    """The first by name that is wanted; the pages after it are not asked for.
+    """Find the first wanted object below a prefix, by name; the pages after it are not requested.
 
     :param direct: direct children only.
     """
@@ -72,7 +72,7 @@ def first_object(
 
 @dataclass(frozen=True)
 class Children:
-    """What lies directly in a folder: the names of the folders in it, and of some files."""
+    """The direct children of a folder: the names of its folders, and of some files."""
 
     folders: tuple[str, ...]
     files: frozenset[str]
@@ -81,7 +81,7 @@ class Children:
 def list_children(prefix: str, files: Collection[str] = ()) -> Step[Children]:
     """List a folder: one request for each thousand files or folders in it.
 
-    :param prefix: ending with a slash, or empty.
+    :param prefix: the folder's prefix, which ends with a slash or is empty.
     :param files: names of files to look for in it.
     """
     folders: list[str] = []
@@ -98,13 +98,16 @@ def list_children(prefix: str, files: Collection[str] = ()) -> Step[Children]:
 
 
 def list_folders(prefix: str) -> Step[tuple[str, ...]]:
-    """The names of the folders right below a prefix that ends with a slash, or is empty."""
+    """List the names of the folders directly below a prefix that ends with a slash or is empty."""
     return (yield from list_children(prefix)).folders
 
 
 def list_uploads(prefix: str) -> Step[list[ListedUpload]]:
-    """Multipart uploads under way, one request per thousand. A store may show none for a prefix
-    and all for the bucket: whether to ask for ``""`` instead is the caller's to know."""
+    """List multipart uploads under way: one request for each thousand.
+
+    Some stores show no uploads for a prefix, and all for the bucket. The caller must know this, and
+    then give ``""`` as the prefix.
+    """
     found: list[ListedUpload] = []
     marker = None
     while True:
@@ -116,14 +119,16 @@ def list_uploads(prefix: str) -> Step[list[ListedUpload]]:
 
 
 def decoded_keys(answer: dict[str, Any], prefix: str) -> tuple[list[str], str]:
-    """Of a listing of uploads that was asked for with ``encoding-type=url``, the keys and the key
-    that the next page begins after, as they are in the bucket.
+    """Decode the keys in a listing of uploads that was requested with ``encoding-type=url``.
 
-    A store says in its answer whether it encoded them; Ceph encodes without saying so, others
-    neither do nor say so. A key with a character that would have been encoded then tells that none
-    is, and so does one that would no longer begin with the prefix that was asked for.
+    A store says in its answer whether it encoded them. Ceph encodes them without saying so; other
+    stores do neither. If the answer says nothing, the keys are taken as not encoded if one of them
+    has a character that would have been encoded, or would no longer begin with ``prefix`` once
+    decoded.
 
-    :param answer: boto3's.
+    :param answer: the answer from boto3.
+    :param prefix: the prefix of the request.
+    :returns: the keys, and the key after which the next page begins, as they are in the bucket.
     """
     keys = [entry["Key"] for entry in answer.get("Uploads", ())]
     following = answer.get("NextKeyMarker") or ""

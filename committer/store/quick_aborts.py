@@ -1,8 +1,8 @@
-"""Aborts of uploads, which come by the thousand: sent on botocore's connections, past all that it
-does for a request but the signature, which is most of the CPU of a sweep.
+"""Quick aborts of uploads, sent on botocore's connections without most of its work for a request.
 
-The first one goes by the client's own method, and shows where botocore sends it and how it signs.
-So does one that the store refuses: what it says is botocore's to read.
+Aborts come by the thousand, and that work takes most of the CPU of a sweep; only the signature is
+kept. The first abort is sent by the client's own method, which shows its URL and its signature. An
+abort that the store refuses is sent again by that method, since botocore reads the refusal.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .clients import SIGV4, S3Clients
 from .requests import AbortUpload, Done
 
 _OPERATION = "AbortMultipartUpload"
-#: What a thread sent last by the client's own method.
+#: The last request of a thread by the client's own method.
 _sent = threading.local()
 
 
 @dataclass(frozen=True)
 class _BucketEndpoint:
-    """Where a bucket's keys are, and for what requests there are signed.
+    """The URL of a bucket's keys, and the parameters of signatures for it.
 
-    :param prefix: of a key's URL.
+    :param prefix: the URL of a key up to the key.
     :param signing: region and service, as botocore names them.
     """
 
@@ -37,7 +37,7 @@ class _BucketEndpoint:
 
     @staticmethod
     def of(request: Any, key: str) -> _BucketEndpoint | None:
-        """Of a request for a key; ``None`` where it is signed in some other way than by keys."""
+        """Take the endpoint from a request for a key; ``None``: not signed with plain keys."""
         headers, url = request.headers, request.url.partition("?")[0]
         if not headers.get("Authorization", "").startswith(SIGV4):
             return None
@@ -47,7 +47,7 @@ class _BucketEndpoint:
         return _BucketEndpoint(prefix, agent, request.context.get("signing", {}))
 
     def request(self, asked: AbortUpload) -> AWSRequest:
-        """What is sent for an abort, before it is signed."""
+        """Make the HTTP request of an abort, not signed yet."""
         upload = quote(asked.upload_id, safe="-_.~")
         url = f"{self.prefix}{_quoted(asked.key)}?uploadId={upload}"
         request = AWSRequest("DELETE", url, {"User-Agent": self.agent})
@@ -56,7 +56,7 @@ class _BucketEndpoint:
 
 
 class QuickAborts:
-    """Carries out the aborts of one bucket's uploads. May be used by many threads."""
+    """Sender of the aborts of one bucket's uploads. May be used by many threads."""
 
     def __init__(self, bucket: str, clients: S3Clients) -> None:
         self._bucket = bucket
@@ -67,13 +67,16 @@ class QuickAborts:
         events.register_last(f"request-created.s3.{_OPERATION}", _keep, "zero-rename-abort")
 
     def abort(self, request: AbortUpload) -> Done:
-        """:raises ClientError: and ``BotoCoreError``, as the client's own method does."""
+        """Abort an upload.
+
+        :raises ClientError: and ``BotoCoreError``, as by the client's own method.
+        """
         if self._place is not None:
             status = self._send(self._place, request)
             if status in (200, 204):
                 return Done()
             if status == 429 or status >= 500:
-                # Of a store in trouble nothing is asked twice at once.
+                # A store in trouble must not get the same request again at once.
                 told: Any = {"ResponseMetadata": {"HTTPStatusCode": status}}
                 raise ClientError(told, _OPERATION)
         _sent.request = None
@@ -85,7 +88,10 @@ class QuickAborts:
         return Done()
 
     def _send(self, place: _BucketEndpoint, asked: AbortUpload) -> int:
-        """:returns: the answer's status."""
+        """Send an abort.
+
+        :returns: the answer's status.
+        """
         request = place.request(asked)
         self._clients.sign(request)
         return self._client._endpoint.http_session.send(request.prepare()).status_code
@@ -96,5 +102,5 @@ def _keep(request: Any, **_: Any) -> None:
 
 
 def _quoted(key: str) -> str:
-    """As botocore puts a key into a URL."""
+    """Quote a key for a URL as botocore does."""
     return quote(key, safe="/-_.~")

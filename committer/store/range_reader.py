@@ -1,4 +1,4 @@
-"""A large object as a read-only file: a GET per range, several at once."""
+"""Reader of a large object as a file: a GET for each range, several at once."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from .fast_root import is_fast
 from .requests import Absent, All, ByteRange, Get, Refused, Step
 
 _MIB = 1024 * 1024
-#: Read at once from the end: Parquet footers are seldom larger.
+#: Bytes read at once from the end: Parquet footers are seldom larger.
 _TAIL = 256 * 1024
-#: Ranges closer than this are read as one: a request costs more than these bytes.
+#: Ranges with smaller gaps between them are read as one: a request costs more than these bytes.
 _GAP = 512 * 1024
 _LARGEST = 16 * _MIB
-#: Pieces that one file reads at once: files are read in parallel besides.
+#: Pieces of one file that are read at once: other files are read in parallel.
 _AT_ONCE = 4
 
 _Block = tuple[int, bytes]
 
 
 class SizedFile(io.RawIOBase):
-    """A file of a known size whose position is kept here; what it reads, its subclass says.
+    """A file of a known size, with its position; subclasses read the bytes.
 
-    :param size: bytes.
+    :param size: the number of bytes.
     """
 
     def __init__(self, size: int) -> None:
@@ -48,10 +48,10 @@ class SizedFile(io.RawIOBase):
         return self._position
 
     def _pass(self, size: int) -> tuple[int, int]:
-        """Move over bytes that are to be read.
+        """Move the position over the bytes of a read.
 
-        :param size: how many, at the most; negative: all that are left.
-        :returns: where they begin and end.
+        :param size: most bytes of the read; negative: all to the end.
+        :returns: the start and the end (exclusive) of these bytes.
         """
         start = min(self._position, self._size)
         end = self._size if size < 0 else min(self._size, start + size)
@@ -60,18 +60,18 @@ class SizedFile(io.RawIOBase):
 
 
 class RangeFile(SizedFile):
-    """The bytes of one version of an object.
+    """The bytes of one version of an object, as a file.
 
-    The first answer's ETag is demanded of all later ones: an object that is replaced meanwhile
-    is reported, never mixed. Not so of one whose key is written once: the same bytes that arrive
-    there again, late, may have another ETag (KMS).
+    All later answers must have the first answer's ETag: if the object is replaced in the meantime,
+    this is reported, and versions are never mixed. This does not hold for an object whose key is
+    written only once: a late repetition of its write may give the same bytes another ETag (KMS).
 
     :param driver: carries out the requests.
     :param key: whole key.
-    :param size: the bytes it must have.
-    :param once: whether its key is written once.
-    :param tail: bytes to read at once from its end; ``None``: what most footers fit into.
-    :raises SnapshotGoneError: it is gone, or replaced.
+    :param size: the number of bytes that it must have.
+    :param once: the key is written only once.
+    :param tail: bytes to read at once from its end; ``None``: enough for most footers.
+    :raises SnapshotGoneError: the object was removed or replaced.
     :raises DamagedError: it has another size.
     """
 
@@ -100,9 +100,9 @@ class RangeFile(SizedFile):
         return self._driver.run(self._read(start, end))
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Read ranges ahead, in parallel, and forget those read ahead before.
+        """Read ranges ahead, in parallel, and drop those that were read ahead before.
 
-        :param ranges: pairs of start and end; near ones are read as one.
+        :param ranges: pairs of start and end; ranges close to each other are read as one.
         """
         self._blocks = []
         wanted = [span for span in _merge(ranges) if span[0] < self._tail[0]]
@@ -119,7 +119,7 @@ class RangeFile(SizedFile):
             self._blocks.append((start, parts[0] if len(parts) == 1 else b"".join(parts)))
 
     def _read(self, start: int, end: int) -> Step[bytes]:
-        """Bytes ``start`` to ``end`` (exclusive)."""
+        """Read the bytes from ``start`` to ``end`` (exclusive)."""
         answer = yield from Get(self._key, ByteRange(start, end - 1), if_match=self._etag)
         if isinstance(answer, Absent):
             raise gone(self._key)
@@ -134,7 +134,7 @@ class RangeFile(SizedFile):
         return answer.body
 
     def _read_pieces(self, pieces: Iterable[tuple[int, int]]) -> Step[dict[int, bytes]]:
-        """The pieces by their start, a few at once."""
+        """Read pieces, a few at once; return them by their start."""
         left, bodies = iter(pieces), {}
 
         def lane() -> Step[None]:
@@ -153,7 +153,7 @@ class RangeFile(SizedFile):
 
 
 def gone(key: str) -> SnapshotGoneError:
-    """The error of a file that is no longer there."""
+    """Build the error for a missing file."""
     if is_fast(key):
         return SnapshotGoneError(
             "A file that lay only in the table's fast root is not there. A later job has replaced "

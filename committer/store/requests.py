@@ -1,20 +1,20 @@
-"""The few S3 calls the protocol makes, as data: requests, and the answers they get.
+"""Requests of the protocol to S3, as data, and their answers.
 
-Protocol steps are generators (:data:`Step`). ``yield from`` a request is its answer, of the type
-that the request's class names. Who carries requests out is a driver (:mod:`.driver` with boto3; the
-simulator with a store in memory). :class:`All` has several steps and requests carried out at once.
+Protocol steps are generators (:data:`Step`). ``yield from`` a request gives its answer, of the type
+that the request's class names. A driver carries requests out (:mod:`.driver` with boto3; the
+simulator with a store in memory). :class:`All` carries out several steps and requests at once.
 
-Keys are whole keys in the bucket the driver is bound to. ETags are without quotes. Times are
-seconds since the epoch *by the store's clock*; :class:`Clock` alone is this process's own
-monotonic clock.
+Keys are whole keys in the driver's bucket. ETags are without quotes. Times are Unix seconds *by the
+store's clock*; only :class:`Clock` is this process's own monotonic clock.
 
-A request that changes nothing, or one that may be repeated blindly, is sent again by the driver
-for as long as its budget lasts (:mod:`.retries`); then the driver raises
-:class:`~.errors.StoreUnreachableError` into the step. Rights, credentials and missing buckets
-raise :class:`~.errors.StoreRefusedError`. A conditional ``Put`` or ``Delete``, and
-``CompleteUpload``, are sent again by the driver only while no connection came about, so that
-nothing was sent: the answer to a retry would speak of the retry (aws-sdk-java-v2#6580). The steps
-that make them read back what became of an *unknown* one, and then ask again.
+The driver sends a request again, for as long as its budget lasts (:mod:`.retries`), if the request
+changes nothing or may be repeated blindly. Then it raises
+:class:`~.errors.StoreUnreachableError` into the step. Missing rights, wrong credentials and missing
+buckets raise :class:`~.errors.StoreRefusedError`. A conditional ``Put`` or ``Delete``, and
+``CompleteUpload``, are sent again by the driver only while there was no connection, so nothing was
+sent. Otherwise the answer to the second request would be about that request, not about the first
+(aws-sdk-java-v2#6580). If such a request is *unknown*, the step that made it reads back the
+outcome, and then sends it again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Answer = TypeVar("Answer", covariant=True)
 
 
 class Request(Generic[Answer]):
-    """What a step asks: ``yield from Get(key)`` is the answer, by its type."""
+    """A request of a step: ``yield from Get(key)`` gives its answer, with the right type."""
 
     def __iter__(self) -> Step[Answer]:
         return (yield self)
@@ -44,7 +44,7 @@ class Request(Generic[Answer]):
 
 #: A protocol step: yields requests, receives answers, returns its result.
 Step = Generator[Request[Any], Any, T]
-#: What can be carried out, and what that gives.
+#: A step or a single request with a result of type T: what a driver can run.
 Work = Step[T] | Request[T]
 
 
@@ -52,11 +52,11 @@ Work = Step[T] | Request[T]
 class Found:
     """An object.
 
-    :param size: bytes of the whole object, also where a part was asked for.
+    :param size: bytes of the whole object, even if only a part was requested.
     :param date: the answer's Date header.
-    :param body: the bytes asked for, as many as ``Get`` takes; empty for ``Head``.
+    :param body: the requested bytes, at most as many as ``Get`` allows; empty for ``Head``.
     :param metadata: user metadata, by names in lower case.
-    :param encryption: the store's, where it says one that can be asked for.
+    :param encryption: the store's encryption, if the answer names one that a write can request.
     """
 
     key: str
@@ -71,7 +71,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Absent:
-    """No such key. ``date`` is the answer's Date header."""
+    """The key does not exist. ``date`` is the answer's Date header."""
 
     date: float
 
@@ -82,7 +82,10 @@ def etag_of(found: Found | Absent) -> str | None:
 
 @dataclass(frozen=True)
 class Done:
-    """It happened. ``etag`` of what was written (empty for deletes and aborts)."""
+    """The request was carried out.
+
+    ``etag`` is that of the object or part; it is empty for deletes and aborts.
+    """
 
     etag: str = ""
     date: float = 0.0
@@ -90,30 +93,36 @@ class Done:
 
 @dataclass(frozen=True)
 class Refused:
-    """It did not happen. ``code`` is the S3 error code, such as ``PreconditionFailed`` (412),
+    """The request was not carried out.
+
+    ``code`` is the S3 error code, such as ``PreconditionFailed`` (412),
     ``ConditionalRequestConflict`` (409), ``NoSuchKey``, ``NoSuchUpload``, ``InvalidPart``,
-    ``InvalidRange`` (416)."""
+    ``InvalidRange`` (416).
+    """
 
     code: str
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """It may have happened: time-out, lost connection, 5xx."""
+    """The request may have been carried out: time-out, lost connection, 5xx."""
 
     cause: str
 
 
 @dataclass(frozen=True)
 class Deleted:
-    """Answer to ``DeleteMany``: the keys that were refused or failed, with the S3 error code."""
+    """Answer to ``DeleteMany``: keys that were refused or failed, each with the S3 error code."""
 
     errors: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ListedObject:
-    """:param storage_class: ``None``: the usual one, STANDARD."""
+    """An object in a listing.
+
+    :param storage_class: ``None``: STANDARD.
+    """
 
     key: str
     etag: str
@@ -132,8 +141,11 @@ class ObjectPage:
 
 @dataclass(frozen=True)
 class ListedUpload:
-    """:param initiated: in whole seconds since the epoch, as the store's Date header tells the
-    time: an upload of this second would else be younger than none."""
+    """A multipart upload in a listing.
+
+    :param initiated: whole Unix seconds, as in the store's Date header: with fractions, an upload
+        of the present second would have a negative age.
+    """
 
     key: str
     upload_id: str
@@ -149,7 +161,7 @@ class UploadPage:
 
 @dataclass(frozen=True)
 class PartsPage:
-    """Parts of an upload: how many, and their bytes. ``marker``: there are more."""
+    """One page of an upload's parts: their number and bytes. ``marker``: there are more pages."""
 
     count: int
     size: int
@@ -158,7 +170,7 @@ class PartsPage:
 
 @dataclass(frozen=True)
 class LifecycleRules:
-    """The rules that are enabled."""
+    """The enabled lifecycle rules of a bucket."""
 
     rules: tuple[LifecycleRule, ...] = ()
 
@@ -176,22 +188,22 @@ class ByteRange:
     last: int
 
 
-#: Bytes that a control object may have, but for those that name files. The largest that this
-#: package writes have a few hundred thousand.
+#: Most bytes of a control object that lists no files. The largest that this package writes have a
+#: few hundred thousand.
 RECORD_BYTES = 8 * 1024 * 1024
-#: Bytes that one that names files may have: 10,000 of them with all their parts, or a hundred
+#: Most bytes of a control object that lists files: 10,000 with all their parts, or a hundred
 #: thousand of a partition.
 LIST_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Get(Request[Answer]):
-    """Read an object. Only a part or a version may be refused.
+    """Read an object. Only a request for a part or for a version can be refused.
 
-    :param part: these bytes only, as far as they are there; ``None`` for all.
-    :param if_match: only the version with this ETag.
-    :param most: bytes of a body. Of a longer one so many and one more are read, which no reader
-        of records takes for a record: what lies in a bucket may be of any size.
+    :param part: read these bytes only, as far as the object has them; ``None``: all.
+    :param if_match: read only the version with this ETag.
+    :param most: most bytes of a body. Of a longer object ``most`` and one more are read, and
+        readers of records refuse it then: an object in a bucket may be of any size.
     """
 
     key: str
@@ -221,11 +233,11 @@ class Head(Request[Found | Absent]):
 
 @dataclass(frozen=True)
 class Put(Request[Done | Refused | Unknown]):
-    """Write a small object. At most one of the conditions.
+    """Write a small object, with at most one of the conditions.
 
     :param if_none_match: only if the key does not exist (``If-None-Match: *``).
     :param if_match: only if the key's current ETag is this one.
-    :param encryption: ``None`` leaves it to the driver, which knows that of the table.
+    :param encryption: ``None``: the driver adds the table's.
     """
 
     key: str
@@ -238,7 +250,7 @@ class Put(Request[Done | Refused | Unknown]):
 
 @dataclass(frozen=True)
 class Delete(Request[Done | Refused | Unknown]):
-    """Delete an object; an absent key is done, too."""
+    """Delete an object; the answer is *done* even if the key does not exist."""
 
     key: str
     if_match: str | None = None
@@ -253,9 +265,11 @@ class DeleteMany(Request[Deleted | Unknown]):
 
 @dataclass(frozen=True)
 class ListObjects(Request[ObjectPage]):
-    """One page. ``delimiter`` asks for direct children only. ``token`` continues a listing.
+    """List one page of objects.
 
-    :param after: only keys that are greater.
+    :param delimiter: direct children only.
+    :param token: continues a listing.
+    :param after: only keys that are greater than this one.
     """
 
     prefix: str
@@ -266,7 +280,7 @@ class ListObjects(Request[ObjectPage]):
 
 @dataclass(frozen=True)
 class ListUploads(Request[UploadPage]):
-    """One page of the multipart uploads under way. ``marker`` continues a listing."""
+    """List one page of the multipart uploads under way. ``marker`` continues a listing."""
 
     prefix: str
     marker: tuple[str, str] | None = None
@@ -274,8 +288,10 @@ class ListUploads(Request[UploadPage]):
 
 @dataclass(frozen=True)
 class ListParts(Request[PartsPage | Refused]):
-    """One page of what an upload under way holds. ``marker``: the number of the last part of the
-    page before."""
+    """List one page of the parts of an upload under way.
+
+    :param marker: the number of the last part of the page before.
+    """
 
     key: str
     upload_id: str
@@ -284,35 +300,40 @@ class ListParts(Request[PartsPage | Refused]):
 
 @dataclass(frozen=True)
 class ListLifecycleRules(Request[LifecycleRules | Unknown]):
-    """The own rules, which take objects and uploads by age, of the bucket in which keys below a
-    prefix lie; *unknown*: the store does not tell."""
+    """List the lifecycle rules of the bucket that holds the keys below a prefix.
+
+    These rules delete or move objects, and abort uploads, by age. *Unknown*: the store does not
+    answer such requests.
+    """
 
     prefix: str = ""
 
 
 @dataclass(frozen=True)
 class ListTieringRules(Request[tuple[TieringRule, ...] | Unknown]):
-    """The configurations of the same bucket that archive objects which nobody reads; *unknown*: the
-    store does not tell."""
+    """List the configurations of the same bucket that archive objects without recent reads.
+
+    *Unknown*: the store does not answer such requests.
+    """
 
     prefix: str = ""
 
 
 @dataclass(frozen=True)
 class PutLifecycleRule(Request[Done | Refused | Unknown]):
-    """Add a rule to the bucket's own, in the place of one with its name."""
+    """Add a rule to the bucket's lifecycle rules; it replaces a rule of the same name."""
 
     rule: LifecycleRule
 
 
 @dataclass(frozen=True)
 class ObjectSettings:
-    """What a data object is created with besides its bytes.
+    """The settings with which a data object is created.
 
     :param metadata: user metadata (``x-amz-meta-…``).
-    :param storage_class: such as ``STANDARD_IA``; ``None`` leaves it to the bucket.
+    :param storage_class: such as ``STANDARD_IA``; ``None``: the bucket's default.
     :param tags: object tags.
-    :param encryption: ``None`` leaves it to the driver, which knows that of the table.
+    :param encryption: ``None``: the driver adds the table's.
     """
 
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -323,8 +344,10 @@ class ObjectSettings:
 
 @dataclass(frozen=True)
 class PutFile(Request[Done | Refused]):
-    """Write a data object whole. Sent again until it is answered: its key is one writer's, who
-    writes it once."""
+    """Write a whole data object.
+
+    The request is sent again until it is answered: only one writer uses this key, and only once.
+    """
 
     key: str
     body: bytes | memoryview
@@ -347,10 +370,12 @@ class UploadPart(Request[Done | Refused]):
 
 @dataclass(frozen=True)
 class CompleteUpload(Request[Done | Refused | Unknown]):
-    """Unconditional on purpose: a conditional one that fails with 409 destroys the upload.
+    """Complete an upload.
 
-    :param checksums: of the parts, where another client began the upload with some: algorithm and
-        value, ``CRC32 XHxvCQ==``; empty: none.
+    It has no condition on purpose: a conditional request that fails with 409 destroys the upload.
+
+    :param checksums: checksums of the parts, if another client began the upload with checksums:
+        algorithm and value, ``CRC32 XHxvCQ==``; empty: none.
     """
 
     key: str
@@ -367,10 +392,10 @@ class AbortUpload(Request[Done | Refused | Unknown]):
 
 @dataclass(frozen=True)
 class Wait(Request[None]):
-    """A pause.
+    """Wait for a time.
 
-    :param spread: the share of it that may be left out, by chance: those that wait for the same
-        thing then do not all ask again at once.
+    :param spread: a random part of the pause, up to this share, is left out. So processes that wait
+        for the same thing do not all ask again at once.
     """
 
     seconds: float
@@ -379,34 +404,36 @@ class Wait(Request[None]):
 
 @dataclass(frozen=True)
 class Clock(Request[float]):
-    """This process's monotonic clock, seconds."""
+    """Read this process's monotonic clock, in seconds."""
 
 
 @dataclass(frozen=True)
 class ServerName(Request[str]):
-    """Who the store says it is: the Server header of its last answer, ``""`` for none."""
+    """Read the store's name: the Server header of its last answer; ``""``: it had none."""
 
 
 @dataclass(frozen=True)
 class DefaultEncryption(Request[Encryption | Unknown | None]):
-    """The bucket's own encryption of objects that name none; *unknown*: the store does not
-    tell."""
+    """Read the bucket's default encryption; *unknown*: the store does not answer such requests."""
 
 
 @dataclass(frozen=True)
 class DemandedEncryption(Request[Encryption | None]):
-    """The encryption by which the store took a write near a key that it had refused to this
-    process, where nothing named one; ``None``: there was no such write. Sends nothing."""
+    """Read the encryption with which the store accepted a write after a refusal without one.
+
+    The write was this process's, below the same table's root as ``key``; neither a job nor the
+    table's record named an encryption. ``None``: there was no such write. Sends nothing.
+    """
 
     key: str
 
 
 @dataclass(frozen=True)
 class All(Request[Answer]):
-    """Carry out several steps and requests at once; the answer is the tuple of what they give.
+    """Carry out several steps and requests at once; the answer is the tuple of their results.
 
-    If some raise, the others still run to their end; then the first error is raised, the
-    others attached to it as notes.
+    If some raise, the others still run to their end. Then the first error is raised, with the
+    others as its notes.
     """
 
     members: tuple[Work[Any], ...]
@@ -429,7 +456,10 @@ class All(Request[Answer]):
 
 
 def is_sent_once(request: Any) -> bool:
-    """Whether the answer to a second one would speak of the first (aws-sdk-java-v2#6580)."""
+    """Return whether a request must be sent only once.
+
+    The answer to a second request would not say what became of the first (aws-sdk-java-v2#6580).
+    """
     if isinstance(request, Put):
         return request.if_none_match or request.if_match is not None
     if isinstance(request, Delete):

@@ -1,4 +1,4 @@
-"""Retries of requests to one store: how long, how often, and how many requests at once."""
+"""Retries of requests to one store: their time and number, and the limit of requests at once."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from enum import StrEnum
 from math import inf
 
 _log = logging.getLogger("zero_rename.committer.store")
-#: Seconds of silence after which the log says that the store is waited for.
+#: Seconds of silence after which the log says that this process waits for the store.
 _TOLD_AFTER = 10.0
 
-#: Requests at once that any throttling leaves.
+#: Lowest limit of requests at once: throttling does not reduce it further.
 FEWEST = 4
-#: What a throttled answer leaves of the limit.
+#: Factor by which a throttled answer reduces the limit.
 _CUT = 0.7
 
 
 class ConcurrencyLimit:
-    """Bounds the requests under way, as TCP bounds what it sends: additive growth with answers,
-    multiplicative cuts with throttled ones (RFC 5681, section 3.1; S3 asks for it with
-    ``503 SlowDown``). Thread-safe.
+    """Limit of the requests under way. Thread-safe.
 
-    Of the requests that were under way at a cut none cuts again: they all tell of the same moment.
-    Nothing is bounded before the first cut, nor after the limit has grown back.
+    It works as in TCP: answers let the limit grow by addition, throttled answers cut it by a factor
+    (RFC 5681, section 3.1; S3 asks for it with ``503 SlowDown``).
 
-    :param most: the limit at which there is none any more.
+    Requests that were under way at a cut do not cut the limit again: their answers are about the
+    same moment. There is no limit before the first cut, nor after it has grown back to ``most``.
+
+    :param most: the value at which the limit ends.
     """
 
     def __init__(self, most: int) -> None:
@@ -41,13 +42,13 @@ class ConcurrencyLimit:
 
     @property
     def limit(self) -> float:
-        """Requests that may be under way at once."""
+        """Number of requests that may be under way at once."""
         return self._limit
 
     def begin(self) -> int:
-        """Wait for a turn, and take it.
+        """Wait until one more request may be under way, and count it.
 
-        :returns: a token, for :meth:`end`.
+        :returns: a token for :meth:`end`.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._under_way + 1 <= self._limit)
@@ -55,7 +56,7 @@ class ConcurrencyLimit:
             return self._cuts
 
     def end(self, token: int, *, throttled: bool) -> None:
-        """Give a turn back, having seen its answer."""
+        """Stop counting a request, and adjust the limit by its answer."""
         with self._changed:
             if throttled and token == self._cuts:
                 at_once = min(self._limit, self._under_way)
@@ -70,7 +71,7 @@ class ConcurrencyLimit:
 
 
 class Trouble(StrEnum):
-    """Why a request has no usable answer. None of these says anything about what was asked for."""
+    """Reason for the lack of a usable answer; it says nothing about the requested object."""
 
     THROTTLED = "throttled"
     FAILED = "failed at the store"
@@ -80,15 +81,15 @@ class Trouble(StrEnum):
 
 @dataclass(frozen=True)
 class RetryBudget:
-    """How long a request that may be repeated is repeated, in seconds.
+    """Limits for the tries of a request that may be repeated; times in seconds.
 
-    :param total: after its first try, or after the store's last usable answer where that was
-        before: a store that is away is waited for once, not by each request again.
-    :param unheard: the same for a store that has not answered this process at all: an endpoint
-        that is wrong is told soon. Throttling is an answer.
-    :param first: the pause before the second try; each is twice the one before.
-    :param longest: no pause exceeds it.
-    :param tries: at most so many; for requests whose caller asks again by itself.
+    :param total: time for tries, from the first try, or from the store's last usable answer if that
+        was earlier. So a process waits for an absent store once, not again for each request.
+    :param unheard: the same for a store that has never answered this process, so a wrong endpoint
+        is reported soon. Throttling counts as an answer.
+    :param first: the pause before the second try; each further pause is twice the one before.
+    :param longest: the longest pause.
+    :param tries: most tries; for requests whose caller sends them again by itself.
     """
 
     total: float = 120.0
@@ -98,16 +99,17 @@ class RetryBudget:
     tries: int = 1_000
 
     def pause(self, tries: int) -> float:
-        """Seconds to wait after so many tries."""
+        """Return the seconds to wait after this number of tries."""
         return min(self.first * 2.0 ** min(tries - 1, 30), self.longest)
 
 
 class Retries:
-    """What a process has met lately at one store. Thread-safe. Times are by the caller's own
-    monotonic clock, seconds.
+    """A process's record of troubles with one store. Thread-safe.
 
-    :param most: requests at once while nothing is throttled, as :class:`ConcurrencyLimit` takes it.
-    :param chance: a random number of 0 to 1; for tests.
+    Times are by the caller's own monotonic clock, in seconds.
+
+    :param most: the value at which the :class:`ConcurrencyLimit` ends.
+    :param chance: returns a random number from 0 to 1; for tests.
     """
 
     def __init__(self, most: int, chance: Callable[[], float] = random.random) -> None:
@@ -121,13 +123,15 @@ class Retries:
 
     @property
     def troubles(self) -> Counter[Trouble]:
-        """How often each was met so far: each was followed by another try, as long as the budget
-        lasted. A copy."""
+        """Number of troubles of each kind so far; a copy.
+
+        Each was followed by another try, unless the budget was spent.
+        """
         with self._lock:
             return self._troubles.copy()
 
     def answered(self) -> None:
-        """The store gave a usable answer."""
+        """Record that the store gave a usable answer."""
         if self._heard and self._silent_since is None:
             return
         with self._lock:
@@ -138,7 +142,7 @@ class Retries:
             _log.warning("The store answers again.")
 
     def troubled(self, trouble: Trouble, now: float) -> None:
-        """A request got no usable answer."""
+        """Record that a request got no usable answer."""
         with self._lock:
             self._troubles[trouble] += 1
             if trouble is Trouble.THROTTLED:
@@ -155,12 +159,13 @@ class Retries:
             )
 
     def pause(self, budget: RetryBudget, began: float, now: float, tries: int) -> float | None:
-        """Seconds until a request is to be sent again, by chance half of the pause to all of it,
-        so that those which failed together do not come back together.
+        """Return the seconds until a request is to be sent again; ``None``: not again.
 
-        :param began: when it was sent first.
-        :param tries: how often it was sent.
-        :returns: ``None`` where it is not to be.
+        It is a random time between half of the pause and all of it, so requests that failed
+        together are not all sent again together.
+
+        :param began: when it was first sent.
+        :param tries: the number of times it was sent.
         """
         if tries >= budget.tries:
             return None

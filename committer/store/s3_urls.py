@@ -1,4 +1,4 @@
-"""Forms of URLs of S3 that name no bucket."""
+"""Checks of S3 URLs for an ARN, or for access keys, in the place of the bucket."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import re
 
 from ..errors import InvalidInputError
 
-#: How URLs of S3 begin, in whatever case, as a part of a pattern.
+#: Beginning of S3 URLs, in any case, as a part of a pattern.
 SCHEME = "(?i:s3[an]?)://"
 _ARN = re.compile(f"({SCHEME})?arn:aws", re.IGNORECASE)
-#: As Hadoop's first file systems took keys: ``s3n://KEY:SECRET@bucket``. A secret may have slashes.
+#: Keys in a URL, as in Hadoop's first file systems: ``s3n://KEY:SECRET@bucket``. A secret may have
+#: slashes.
 _KEYS = re.compile(rf"{SCHEME}[^/]*[:@]")
 
 
 def refuse_arn(url: str) -> None:
     """Refuse an ARN in the place of a bucket's name.
 
-    :raises InvalidInputError: it is one. An access point's is not taken either: records, manifests
-        and other engines name files by their bucket.
+    :raises InvalidInputError: there is an ARN. That of an access point is refused, too: records,
+        manifests and other engines name files by their bucket.
     """
     if _ARN.match(url.strip()):
         raise InvalidInputError(
@@ -28,9 +29,9 @@ def refuse_arn(url: str) -> None:
 
 
 def check_bucket_part(url: str) -> None:
-    """Refuse an ARN in the place of a bucket's name, and keys before it.
+    """Refuse an ARN in the place of a bucket's name, and access keys before the bucket.
 
-    :raises InvalidInputError: there is one. Keys are not shown.
+    :raises InvalidInputError: there is one of these. The error does not show the keys.
     """
     refuse_arn(url)
     if _KEYS.match(url.strip()):

@@ -1,7 +1,8 @@
-"""Scheduler of a step's requests, those that can be carried out now: what all drivers share.
+"""Scheduler of a step's requests: it gives a driver the requests that can be carried out now.
 
-Sans-IO: a driver takes requests, carries them out however it likes, and brings the answers back.
-Nested :class:`~.requests.All` needs no threads of its own, so it cannot starve a pool.
+All drivers share it. It does no input or output: a driver takes requests, carries them out in any
+way, and brings the answers back. Nested :class:`~.requests.All` needs no threads of its own, so it
+cannot starve a pool.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One running generator: a step, or a member of an ``All`` that another one waits for."""
+    """A running generator: the step, or a member of an ``All`` for which another one waits."""
 
     step: Step[Any]
     parent: Ticket | None = None
@@ -29,14 +30,14 @@ class Ticket:
 
 
 class Scheduler(Generic[T]):
-    """Runs a step's generators as far as they go without an answer.
+    """Runner of a step's generators: each runs until it needs an answer.
 
     :param work: the step, or a single request; it is started at once.
     """
 
     def __init__(self, work: Work[T]) -> None:
         self._root = Ticket(iter(work))
-        #: In the order in which they were started: children after their parents.
+        #: Running generators in the order of their start: children after their parents.
         self._alive: dict[Ticket, None] = {}
         self._waiting: deque[tuple[Ticket, Any]] = deque()
         self._result: Any = None
@@ -45,39 +46,39 @@ class Scheduler(Generic[T]):
         self._run(self._root, None, None)
 
     def take(self) -> tuple[Ticket, Any] | None:
-        """The oldest request not taken yet with the ticket to answer it under, or ``None``."""
+        """Take the oldest request, with the ticket for its answer; ``None``: all are taken."""
         return self._waiting.popleft() if self._waiting else None
 
     @property
     def idle(self) -> bool:
-        """Whether every request made so far has been taken."""
+        """True if every request made so far has been taken."""
         return not self._waiting
 
     def answer(self, ticket: Ticket, value: Any) -> None:
-        """Send the answer to a taken request; runs its generator to the next one."""
+        """Send the answer to a taken request, and run its generator to the next one."""
         self._run(ticket, value, None)
 
     def throw(self, ticket: Ticket, error: Exception) -> None:
-        """Raise ``error`` where the step waits for the answer."""
+        """Raise ``error`` at the point where the generator waits for the answer."""
         self._run(ticket, None, error)
 
     def result(self) -> T:
-        """What the step returned; raises what it raised. Only when :attr:`finished`."""
+        """Return the step's result, or raise its error. Only when :attr:`finished`."""
         if self._error is not None:
             raise self._error
         return self._result
 
     def close(self) -> None:
-        """Close what still runs, children before their parents. For interrupts."""
+        """Close the generators that still run, children before their parents. For interrupts."""
         for ticket in reversed(self._alive):
             ticket.step.close()
         self._alive.clear()
         self._waiting.clear()
 
     def _run(self, ticket: Ticket, value: Any, error: Exception | None) -> None:
-        """Advance ``ticket`` and whatever that sets going, until all wait for answers.
+        """Advance ``ticket``, and all generators that this starts, until all wait for answers.
 
-        A queue rather than recursion: members that make no request wake their parents at once.
+        A queue is used, not recursion: members that make no request wake their parents at once.
         """
         going: deque[tuple[Ticket, Any, Exception | None]] = deque([(ticket, value, error)])
         while going:
@@ -107,7 +108,7 @@ class Scheduler(Generic[T]):
         error: Exception | None,
         going: deque[tuple[Ticket, Any, Exception | None]],
     ) -> None:
-        """Note what a generator came to; the last member of an ``All`` wakes its parent."""
+        """Record a generator's result or error; the last member of an ``All`` wakes its parent."""
         self._alive.pop(ticket, None)
         parent = ticket.parent
         if parent is None:
@@ -122,8 +123,10 @@ class Scheduler(Generic[T]):
 
 
 def _first_of(errors: dict[int, Exception]) -> Exception | None:
-    """The error of the first member that failed, in the order given; others as its notes, once
-    each."""
+    """Return the error of the first member, in order, that failed.
+
+    The others' errors are its notes, each once.
+    """
     if not errors:
         return None
     first, *others = (errors[place] for place in sorted(errors))
@@ -136,8 +139,11 @@ def _first_of(errors: dict[int, Exception]) -> Exception | None:
 
 
 def _gist(error: Exception) -> str:
-    """Return what an error is about: the same of all requests where the store does not answer, the
-    bucket is not there or the keys are wrong; else its own message."""
+    """Return a text that is equal for errors with the same cause.
+
+    For errors of all requests alike (the store does not answer, the bucket does not exist, the keys
+    are wrong) it is class and remedy; for others the message.
+    """
     if isinstance(error, StoreUnreachableError) or (
         isinstance(error, StoreRefusedError) and (error.no_bucket or error.no_keys)
     ):

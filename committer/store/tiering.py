@@ -1,4 +1,4 @@
-"""Configurations of S3 Intelligent-Tiering: which objects they archive."""
+"""Configurations of S3 Intelligent-Tiering, and the objects that they archive."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from typing import Any
 
 #: The storage class whose objects a bucket's configurations are about.
 INTELLIGENT_TIERING = "INTELLIGENT_TIERING"
-#: Where there are no such configurations. Stores that do not know the question list objects.
+#: Error codes for a bucket without such configurations. Stores that do not know this request list
+#: objects instead.
 _NONE = {"NoSuchConfiguration", "NotImplemented", "MethodNotAllowed", "501", "405", "404"}
 
 
 @dataclass(frozen=True)
 class TieringRule:
-    """An enabled configuration that moves objects of that class, when nobody has read them for some
-    days, to a tier where they cannot be read at once. Each has such a tier: the others need none.
+    """An enabled configuration for that class, which moves objects to an archive tier.
 
-    :param prefix: the keys that it concerns begin with it.
-    :param tier: ``ARCHIVE_ACCESS`` or ``DEEP_ARCHIVE_ACCESS``, the first that it has.
-    :param tags: it concerns objects that have all of these only.
+    It moves objects that were not read for some days; they cannot be read at once in that tier.
+    Each configuration has such a tier: other tiers need no configuration.
+
+    :param prefix: the configuration concerns only keys that begin with it.
+    :param days: days without a read, after which objects are moved.
+    :param tier: ``ARCHIVE_ACCESS`` or ``DEEP_ARCHIVE_ACCESS``, the first to which it moves objects.
+    :param tags: it concerns only objects with all of these tags.
     """
 
     name: str
@@ -30,7 +34,7 @@ class TieringRule:
 
     @staticmethod
     def of(document: Mapping[str, Any]) -> TieringRule:
-        """A configuration as S3 describes it."""
+        """Read a configuration from S3's description of it."""
         where = document.get("Filter") or {}
         where = {**where, **(where.get("And") or {})}
         tags = [*where.get("Tags", ()), *([where["Tag"]] if where.get("Tag") else [])]
@@ -44,17 +48,21 @@ class TieringRule:
         )
 
     def concerns(self, folder: str) -> bool:
-        """Whether objects below ``folder``, which ends with a slash, may be among the rule's. Tags
-        narrow it, and jobs may give any."""
+        """Return whether the configuration may concern objects below a folder.
+
+        Its tags do not count here, since a job may give its objects any tags.
+
+        :param folder: the folder's prefix, which ends with a slash.
+        """
         return folder.startswith(self.prefix) or self.prefix.startswith(folder)
 
 
 def tierings_of(client: Any, bucket: str) -> Iterator[TieringRule]:
-    """A bucket's enabled configurations; none where the store has no such thing.
+    """Yield a bucket's enabled configurations; none if the store does not support them.
 
-    :param client: boto3's.
+    :param client: a client of boto3.
     """
-    # Not above: the requests name these rules, and a DAG file is to load no boto.
+    # Not at the top: the requests import these rules, and a DAG file must not load boto.
     from botocore.exceptions import ClientError
 
     from .error_translation import code_of
@@ -73,5 +81,5 @@ def tierings_of(client: Any, bucket: str) -> Iterator[TieringRule]:
                 yield TieringRule.of(document)
         following = answer.get("NextContinuationToken")
         if not (found and following and answer.get("IsTruncated")):
-            return  # A list of objects may be cut off, too.
+            return  # A list of objects may be truncated, too.
         token = {"ContinuationToken": following}

@@ -1,4 +1,4 @@
-"""The parts of an upload: their sizes, the memory they take, and how they are given up."""
+"""Parts of an upload: their sizes, their memory, and their abort."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .backoff import Backoff
 from .requests import AbortUpload, Done, ListParts, ListUploads, PartsPage, Refused, Step, Unknown
 
 MIB = 1024 * 1024
-#: Bytes that S3 wants of any part but the last.
+#: Fewest bytes that S3 accepts for any part but the last.
 SMALLEST_PART = 5 * MIB
 _ABORTS = Backoff(tries=5, first=0.4)
 
 
-#: What :meth:`DelayedOutputStream.has_capability` answers yes to. The last is Hadoop's name.
+#: The capabilities of :meth:`DelayedOutputStream.has_capability`. The last name is Hadoop's.
 CAPABILITIES = frozenset(
     {
         "zero_rename:durable-on-close",
@@ -28,15 +28,15 @@ CAPABILITIES = frozenset(
 
 @dataclass(frozen=True)
 class PartLimits:
-    """S3's limits on an upload's parts, and how parts grow to stay within them.
+    """S3's limits on an upload's parts, and the growth of parts to stay within them.
 
-    :param smallest: bytes of any part but the last.
-    :param largest: bytes of any part.
-    :param most: parts of an upload.
-    :param whole: bytes of an object.
-    :param doubling: parts after which the part size doubles. With 900, even parts that begin at
-        5 MiB reach 5 TiB before part 10,000. Cloudflare R2 wants parts of one size: there, files
-        end at 900 parts.
+    :param smallest: fewest bytes of any part but the last.
+    :param largest: most bytes of any part.
+    :param most: most parts of an upload.
+    :param whole: most bytes of an object.
+    :param doubling: the number of parts after which the part size doubles. With 900, even parts
+        that begin at 5 MiB reach 5 TiB before part 10,000. Cloudflare R2 requires parts of one
+        size: there, files end at 900 parts.
     """
 
     smallest: int = SMALLEST_PART
@@ -46,13 +46,13 @@ class PartLimits:
     doubling: int = 900
 
     def bytes_of_part(self, number: int, first: int) -> int:
-        """Size of part ``number`` (from 1) of a stream that begins with parts of ``first``."""
+        """Return the size of part ``number`` (from 1), if the first part has ``first`` bytes."""
         return min(first << ((number - 1) // self.doubling), self.largest)
 
 
 @dataclass(frozen=True)
 class UploadedParts:
-    """What a closed stream left in the store: everything a later completion needs.
+    """The parts of a closed stream in the store, with all that a later completion needs.
 
     :param etags: ETags of parts 1…n, without quotes.
     :param size: bytes of all parts.
@@ -68,11 +68,11 @@ class UploadedParts:
 
 @dataclass(frozen=True)
 class AbortResult:
-    """What :meth:`DelayedOutputStream.abort` found (Hadoop's ``AbortableResult``).
+    """The result of :meth:`DelayedOutputStream.abort` (Hadoop's ``AbortableResult``).
 
     :param already_closed: the stream was closed, failed or aborted before.
-    :param cleanup_error: why the upload may still be there, else ``None``. It stays invisible
-        all the same, and purge finds it.
+    :param cleanup_error: the reason why the upload may still be in the store; ``None``: it is not.
+        It stays invisible all the same, and purge finds it.
     """
 
     already_closed: bool
@@ -80,8 +80,10 @@ class AbortResult:
 
 
 class PartBody:
-    """A readable, seekable view of a part: boto3 takes no memoryview, and a copy would double
-    the memory of every part under way."""
+    """A readable, seekable view of a part.
+
+    boto3 accepts no memoryview, and a copy would double the memory of every part under way.
+    """
 
     def __init__(self, body: bytes | memoryview) -> None:
         self._view = memoryview(body)
@@ -109,7 +111,7 @@ class PartBody:
 
 
 class Budget:
-    """Bytes of parts under way in this process: what bounds the streams' memory."""
+    """Limit of the bytes of parts under way in this process, which bounds the streams' memory."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -117,7 +119,7 @@ class Budget:
         self._used = 0
 
     def acquire(self, size: int) -> None:
-        """Wait until ``size`` more bytes fit. A part larger than the limit goes alone."""
+        """Wait until ``size`` more bytes fit. A part larger than the limit is sent alone."""
         with self._changed:
             self._changed.wait_for(lambda: not self._used or self._used + size <= self._limit)
             self._used += size
@@ -128,7 +130,7 @@ class Budget:
             self._changed.notify_all()
 
     def reset(self) -> None:
-        """Forget everything, lock included: in a forked child its holders do not exist."""
+        """Reset the count and the lock: in a forked child the threads that hold it do not exist."""
         self._changed = threading.Condition()
         self._used = 0
 
@@ -138,14 +140,13 @@ os.register_at_fork(after_in_child=budget.reset)
 
 
 def abort_upload(key: str, upload_id: str, late_parts: bool) -> Step[str | None]:
-    """Abort an upload; where parts may still arrive, until nothing of it is listed.
+    """Abort an upload; if parts may still arrive, repeat it until the upload is not listed.
 
-    A part that the store still works on when the abort comes is stored after it (AWS's
-    description of AbortMultipartUpload), so one abort is enough only when every part's answer
-    has been seen.
+    A part that the store still works on when the abort comes is stored after it (AWS's description
+    of AbortMultipartUpload). So one abort is enough only if every part was answered.
 
-    :param late_parts: whether a part was sent and not answered.
-    :returns: ``None`` when it is gone, else what is known to be left.
+    :param late_parts: a part was sent and not answered.
+    :returns: ``None``: the upload is aborted; otherwise a description of what may be left.
     """
     cause = ""
     for attempt in _ABORTS.attempts():
@@ -166,7 +167,7 @@ def abort_upload(key: str, upload_id: str, late_parts: bool) -> Step[str | None]
 
 
 def parts_held(key: str, upload_id: str) -> Step[PartsPage | None]:
-    """What an upload holds; ``None``: it is gone."""
+    """Add up the parts that an upload holds; ``None``: the upload does not exist."""
     count, size, marker = 0, 0, None
     while True:
         page = yield from ListParts(key, upload_id, marker)

@@ -1,7 +1,7 @@
-"""An output stream of delayed visibility: bytes become parts of an upload nobody completes yet.
+"""Output stream of delayed visibility: its bytes become parts of an upload that is completed later.
 
-The rules are those of Hadoop's output stream specification, where they make sense for a stream
-whose ``close`` persists and whose job's commit makes visible.
+It follows Hadoop's output stream specification where that makes sense for such a stream: ``close``
+makes its bytes durable, and the job's commit makes them visible.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ class _StreamState(Enum):
 
 
 class DelayedOutputStream:
-    """A binary file for writing whose bytes nobody sees until its upload is completed.
+    """A binary file for writing whose bytes are not visible until its upload is completed.
 
-    Thread-safe: concurrent writes are appended whole, in some order. Not an ``io.IOBase`` on
-    purpose: that would close, and so upload, whatever is garbage-collected.
+    Thread-safe: concurrent writes are appended whole, in some order. It is not an ``io.IOBase`` on
+    purpose: that would close, and so upload, a stream that is garbage-collected.
 
-    :param driver: whose pool uploads parts; shared by the streams of a process.
-    :param key: whole key in the driver's bucket. An object there stays as it is.
+    :param driver: the driver whose pool uploads parts; the streams of a process share it.
+    :param key: whole key in the driver's bucket. An object that is there stays as it is.
     :param settings: metadata, storage class and tags of the object.
-    :param part_bytes: size of the first parts; later ones are larger, see :class:`PartLimits`.
-    :raises InvalidInputError: a part size that S3 does not take.
+    :param part_bytes: size of the first parts; later parts are larger, see :class:`PartLimits`.
+    :raises InvalidInputError: a part size that S3 does not accept.
 
-    Requests: none before :meth:`begin`, or before the first part is full or the stream closed; then
-    one that creates the upload and one per part. Memory: one part per open stream and 128 MiB of
-    parts under way per process; ``write`` waits while that is used up.
+    Requests: none before :meth:`begin`, the first full part, or the end of the stream; then one
+    that creates the upload, and one for each part. Memory: one part for each open stream, and
+    128 MiB of parts under way for each process; ``write`` waits while that is used up.
     """
 
     mode = "wb"
@@ -92,13 +92,13 @@ class DelayedOutputStream:
         self._sealed = False
         self._under_way: dict[int, Future[Any]] = {}
         self._unanswered = False
-        #: Whether an object may be at the key by this stream.
+        #: True if this stream may have written an object at the key.
         self._sent = False
         self._over = threading.Event()
         self.key = key
         self.name = f"s3://{driver.bucket}/{key}"
 
-    # What pyarrow's PythonFile and other users of Python files ask.
+    # The methods that pyarrow's PythonFile and other users of Python files call.
 
     @property
     def closed(self) -> bool:
@@ -114,7 +114,7 @@ class DelayedOutputStream:
         return False
 
     def tell(self) -> int:
-        """Bytes written so far; also after close."""
+        """Return the number of bytes written so far; also after close."""
         return self._size
 
     def __enter__(self) -> DelayedOutputStream:
@@ -126,7 +126,7 @@ class DelayedOutputStream:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close; after an exception, abort: half a file must not look finished."""
+        """Close the stream; after an exception abort it: half a file must not look finished."""
         if kind is None:
             self.close()
         else:
@@ -135,14 +135,15 @@ class DelayedOutputStream:
     def write(self, data: ReadableBuffer, offset: int = 0, length: int | None = None) -> int:
         """Append ``data[offset:offset + length]``. The buffer may be reused after the return.
 
-        :param length: bytes to take; ``None`` for all after ``offset``.
-        :returns: the bytes taken, always all of them.
-        :raises TypeError: no bytes-like object.
+        :param length: the number of bytes to take; ``None``: all after ``offset``.
+        :returns: the number of bytes taken, which is always all of them.
+        :raises TypeError: not a bytes-like object.
         :raises IndexError: a negative offset or length, or one beyond the buffer's end.
         :raises StreamClosedError: after close, abort or a failure.
-        :raises StreamError: a part could not be uploaded, this one or an earlier one, or the
-            object grows beyond S3's limits. The upload is then aborted and the stream closed.
-        :raises FastRootGoneError: so too; the file was to lie in a fast root that does not answer.
+        :raises StreamError: a part could not be uploaded, this one or an earlier one, or the object
+            would exceed S3's limits. The upload is then aborted and the stream closed.
+        :raises FastRootGoneError: the file was to lie in a fast root that does not answer. The
+            upload is then aborted and the stream closed, too.
         """
         with memoryview(data) as whole, whole.cast("B") as view:
             if length is None:
@@ -157,14 +158,15 @@ class DelayedOutputStream:
         return length
 
     def begin(self) -> None:
-        """Let the upload be created while the bytes come that are sure to come."""
+        """Create the upload in the background, while bytes that are sure to come are awaited."""
         with self._lock:
             if self._state is _StreamState.OPEN and self._upload_id is None:
                 self._create()
 
     def seal(self) -> None:
-        """Send what is left, and leave the answers to :meth:`close`, so that several streams are
-        closed in the time of one. Nothing can be written any more.
+        """Send the last bytes without waiting for answers; nothing can be written after it.
+
+        :meth:`close` waits for the answers, so several streams are closed in the time of one.
 
         :raises StreamError: as ``write``.
         """
@@ -177,36 +179,37 @@ class DelayedOutputStream:
     def flush(self) -> None:
         """Do nothing, also on a closed stream: bytes are persisted by parts and by ``close``.
 
-        A flush that uploaded would make a part per call (HADOOP-16548, HADOOP-14346).
+        A flush that uploaded would make a part with each call (HADOOP-16548, HADOOP-14346).
         """
 
     def hflush(self) -> NoReturn:
-        """Not supported: no reader sees these bytes before the commit.
+        """Refuse: no reader sees these bytes before the commit.
 
         :raises io.UnsupportedOperation: always.
         """
         self._refuse("hflush")
 
     def hsync(self) -> NoReturn:
-        """Not supported: bytes are durable after ``close``, not before.
+        """Refuse: bytes are durable after ``close``, not before.
 
         :raises io.UnsupportedOperation: always.
         """
         self._refuse("hsync")
 
     def has_capability(self, name: str) -> bool:
-        """Whether the stream has a capability; see :data:`CAPABILITIES`. Never raises.
+        """Return whether the stream has a capability; see :data:`CAPABILITIES`. Never raises.
 
-        :param name: in any case; unknown names, ``hsync`` and ``hflush`` answer ``False``.
+        :param name: the capability, in any case; ``False`` for unknown names, ``hsync`` and
+            ``hflush``.
         """
         return str(name).lower() in CAPABILITIES
 
     def close(self) -> None:
-        """Upload what is left and wait for all parts. The object is still invisible.
+        """Upload the last bytes and wait for all parts. The object is still invisible.
 
-        Only the first call does anything. A close that fails aborts the upload, leaves the
-        stream closed and is not repeated: every later call raises the same error again, so that
-        a second close in a ``finally`` cannot pass for success. After ``abort`` it is silent.
+        Only the first call does anything. If it fails, the upload is aborted and the stream is
+        closed for good: every later call raises the same error again, so a second close in a
+        ``finally`` cannot look like success. After ``abort`` it does nothing.
 
         :raises StreamError: the bytes are not in the store.
         """
@@ -220,10 +223,10 @@ class DelayedOutputStream:
             self._state = _StreamState.CLOSED
 
     def abort(self) -> AbortResult:
-        """Give the bytes up: nothing of them will ever be visible. May be repeated.
+        """Abort the upload: none of its bytes will ever be visible. May be repeated.
 
-        Also after ``close``, as long as nobody has completed the upload: that is how a task
-        attempt takes back its finished files. An object that was at the key before stays.
+        It also works after ``close``, as long as the upload is not completed: so a task attempt
+        takes back its finished files. An object that was at the key before stays.
         """
         with self._lock:
             already = self._state is not _StreamState.OPEN
@@ -234,7 +237,7 @@ class DelayedOutputStream:
 
     @property
     def upload(self) -> UploadedParts:
-        """The uploaded parts.
+        """Uploaded parts of the closed stream.
 
         :raises StreamError: the stream is not closed, or its upload was aborted.
         """
@@ -272,7 +275,7 @@ class DelayedOutputStream:
         return len(self._etags)
 
     def _finish(self) -> None:
-        # A file that is written whole has its own: committer/attempt.
+        # committer/attempt overrides it for a file that is written whole.
         self._send_rest()
         self._collect(wait=True)
 
@@ -301,7 +304,7 @@ class DelayedOutputStream:
         return self._limits.bytes_of_part(self._parts_sent + 1, self._first)
 
     def _create(self) -> Future[Any]:
-        """The request that creates the upload, under way or answered."""
+        """Return the request that creates the upload, under way or answered; send it if needed."""
         if self._creating is None:
             create = CreateUpload(self.key, self._settings)
             self._creating = self._driver.submit(create, self._over)
@@ -330,7 +333,7 @@ class DelayedOutputStream:
         self._under_way[number] = future
 
     def _collect(self, *, wait: bool) -> None:
-        """Take the answers that are there; with ``wait``, all of them. Raises what failed."""
+        """Take the answers that have come; with ``wait``, wait for all. Raise the first failure."""
         for number, future in list(self._under_way.items()):
             if wait or future.done():
                 try:
@@ -346,19 +349,19 @@ class DelayedOutputStream:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Whatever is raised inside closes the stream for good."""
+        """Close the stream for good if anything is raised inside this context."""
         try:
             yield
         except Exception as error:
             self._fail(error)
         except BaseException:
-            # Interrupted with a part half handed over: closing would finish a file with a gap.
+            # Interrupted while a part was passed on: a close would finish a file with a gap.
             self._state = _StreamState.FAILED
             self._error = StreamError(f"Writing {self.name} was interrupted.", key=self.key)
             raise
 
     def _fail(self, error: Exception) -> NoReturn:
-        """Close the stream for good, abort the upload, and say so with the path."""
+        """Close the stream for good, abort the upload, and raise an error with the path."""
         self._state = _StreamState.FAILED
         self._buffer = bytearray()
         left = self._discard()
@@ -367,10 +370,10 @@ class DelayedOutputStream:
         raise self._error from error
 
     def _discard(self) -> Exception | None:
-        """Abort the upload, if there is one. Returns why it may be left."""
+        """Abort the upload, if there is one, and return why it may still be in the store."""
         self._over.set()
         creating, self._creating = self._creating, None
-        # What is not sent yet leaves nothing. Of one that failed there is no id to abort by.
+        # A request that is not sent yet leaves nothing. After a failed one no upload id is known.
         if self._upload_id is None and creating is not None and not creating.cancel():
             created = None if creating.exception() else creating.result()
             self._upload_id = created.upload_id if created else None

@@ -1,4 +1,4 @@
-"""Tables of other committers, which have no record: their columns are found in their files.
+"""Tables of other committers, without a record: their columns are found in their files.
 
 S3A's committers leave a folder of Parquet files in Hive directories. Such a table is read as any
 reader that lists would read it: its files are those that a listing shows, and its columns are those

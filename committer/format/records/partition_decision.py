@@ -101,8 +101,10 @@ class PartitionDecision:
 
     @property
     def leaves_rows(self) -> bool:
-        """True if the partition's rows are the same after the job: it rewrote them, as a
-        compaction does, or only settled a conflict over them."""
+        """True if the job left the partition's rows as they were.
+
+        It rewrote them, as a compaction does, or only settled a conflict over them.
+        """
         return self.settles_alone or (bool(self.merged) and self.row_changes is None)
 
     @property

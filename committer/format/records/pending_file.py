@@ -1,4 +1,4 @@
-"""Pending files, which are not visible to readers yet, and the task results that name them."""
+"""Pending files, not visible to readers yet, and the task results that name them."""
 
 from __future__ import annotations
 

@@ -41,8 +41,7 @@ class Unfit(Exception):
         self.path = path
 
     def lies_in(self, name: str) -> None:
-        """Put the member's name, or the index in brackets, of the enclosing value before the
-        path."""
+        """Extend the path by a member's name, or an index in brackets, of the enclosing value."""
         dot = "." if self.path and not self.path.startswith("[") else ""
         self.path = f"{name}{dot}{self.path}"
 
