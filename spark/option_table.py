@@ -1,13 +1,13 @@
-"""Table of options: how a class of them is read from what Spark hands on, and documented.
+"""Tables of options: how they are defined, read from Spark's options, and documented.
 
-Spark lower-cases option names on their way to a Python data source, so ``partitionBy``,
-``partition_by`` and ``partitionby`` are one option. Unknown options are refused, not ignored: a
-misspelt ``replacePartitions`` would lose what it was meant to protect.
+Spark lower-cases option names before a Python data source gets them, so ``partitionBy``,
+``partition_by`` and ``partitionby`` are one option. Unknown options are refused, not ignored: with
+a misspelt ``replacePartitions`` the partitions would not be protected.
 
-Options show up in query plans and in Spark's UI. None of them is a secret, and what looks like
-one is refused without repeating it.
+Options are shown in query plans and in Spark's UI. So none of them is a secret, and an option that
+looks like a secret is refused, without its value in the error.
 
-Parsers of values raise ``ValueError`` with what the text should have been.
+Parsers of values raise ``ValueError`` with the form that the text should have had.
 """
 
 from __future__ import annotations
@@ -30,35 +30,38 @@ _SECRET = re.compile(r"key|secret|token|passw|credential|signature", re.IGNORECA
 
 
 def flag(text: str) -> bool:
-    """``true`` or ``false``."""
+    """Parse ``true`` or ``false``."""
     if text.strip().lower() not in _TRUE:
         raise ValueError("is true or false")
     return _TRUE[text.strip().lower()]
 
 
 def count(text: str) -> int:
-    """A whole number above zero."""
+    """Parse a whole number above zero."""
     if (number := whole(text)) <= 0:
         raise ValueError("is a whole number above zero")
     return number
 
 
 def span(text: str) -> float:
-    """A duration that takes any time: ``3600``, ``90min``, ``12h``, ``2d``."""
+    """Parse a duration above zero: ``3600`` (seconds), ``90min``, ``12h``, ``2d``."""
     if (found := seconds(text)) == 0:
         raise ValueError("is a number of seconds above zero, or such as 90min, 12h or 2d")
     return found
 
 
 def text(value: str) -> str:
-    """A text that is not empty."""
+    """Parse a text that is not empty."""
     if not value.strip():
         raise ValueError("is empty")
     return value.strip()
 
 
 def named(items: TextList, text: str) -> tuple[str, ...]:
-    """One text or more. None would read nothing, or protect nothing, in silence."""
+    """Parse a list of one text or more.
+
+    An empty list is refused: it would silently read nothing, or protect nothing.
+    """
     found = items.decode(text)
     if not found:
         raise ValueError("names none")
@@ -66,7 +69,7 @@ def named(items: TextList, text: str) -> tuple[str, ...]:
 
 
 def pairs(value: str) -> dict[str, str]:
-    """``a=b,c=d``, or a JSON object of texts."""
+    """Parse ``a=b,c=d``, or a JSON object of texts."""
     if value.lstrip().startswith("{"):
         try:
             items = json.loads(value)
@@ -85,7 +88,7 @@ def pairs(value: str) -> dict[str, str]:
 
 
 def read_base(text: str) -> ReadBase:
-    """``now``, or a text by :meth:`~.committer.format.read_base.ReadBase.encode`."""
+    """Parse ``now``, or a text by :meth:`~.committer.format.read_base.ReadBase.encode`."""
     if text.strip().lower() == "now":
         return NOTHING_READ
     try:
@@ -102,22 +105,22 @@ def option(
     only_if: str = "",
     also: Mapping[str, Callable[[str], Any]] = MappingProxyType({}),
 ) -> Any:
-    """An option.
+    """Define an option, as a field of a dataclass.
 
-    :param parse: from its text; raises ``ValueError`` with what it should have been.
-    :param handed: the member of :class:`Handoff` that counts where the option is absent.
-    :param only_if: when it does, for the documentation.
-    :param also: other names, such as Spark's own, and how their texts are parsed.
+    :param parse: converts its text; raises ``ValueError`` with the form it should have had.
+    :param handed: the field of :class:`Handoff` that counts if the option is absent.
+    :param only_if: a condition for this, for the documentation.
+    :param also: other names, such as Spark's own, each with the parser of its texts.
     """
     metadata = {"parse": parse, "doc": doc, "handed": handed, "only_if": only_if, "also": also}
     return field(default=default, metadata=metadata)
 
 
 def read_given(kind: type[Any], given: Mapping[str, str], other: type[Any]) -> dict[str, Any]:
-    """What was given of the options of a class, by their members' names.
+    """Parse the given options of a class, and return their values by the names of its fields.
 
-    :param other: the class whose options may be taken for this one's. ``USE`` says what for.
-    :raises InvalidInputError: an unknown option, a value that cannot be right, a secret.
+    :param other: a class with whose options a user may confuse these; its ``USE`` is for the error.
+    :raises InvalidInputError: an unknown option, an invalid value, or a secret.
     """
     known = {plain(name): f for f in fields(kind) for name in _names(f)}
     found: dict[str, Any] = {}
@@ -136,12 +139,12 @@ def read_given(kind: type[Any], given: Mapping[str, str], other: type[Any]) -> d
 
 
 def _names(option: Field[Any]) -> list[str]:
-    """An option's names as they are documented."""
+    """Return an option's names as they are documented."""
     return [camel(option.name), *option.metadata["also"]]
 
 
 def known_names(kind: type[Any]) -> set[str]:
-    """Return the names of the options of a class, each as :func:`plain` has it."""
+    """Return the names of the options of a class, each in the form of :func:`plain`."""
     return {plain(name) for it in fields(kind) for name in _names(it)}
 
 
@@ -150,7 +153,7 @@ def plain(name: str) -> str:
 
 
 def camel(name: str) -> str:
-    """``partition_by`` as options are documented: ``partitionBy``."""
+    """Convert ``partition_by`` to the documented form of options, ``partitionBy``."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
@@ -175,7 +178,7 @@ def _parse(option: Field[Any], given: str, value: str) -> Any:
 
 def _unknown(kind: type[Any], name: str, other: type[Any]) -> InvalidInputError:
     names = {plain(name): name for f in fields(kind) for name in _names(f)}
-    # Options of ours have "key" in their names, too: idempotencyKeys is a slip of the pen.
+    # Some of our options have "key" in their names, too: idempotencyKeys is a typing error.
     is_secret = _SECRET.search(name) is not None
     near = difflib.get_close_matches(plain(name), names, n=1, cutoff=0.8 if is_secret else 0.6)
     if is_secret and not near:
@@ -203,7 +206,7 @@ def _secret(what: str) -> InvalidInputError:
 
 
 def markdown(kind: type[Any]) -> str:
-    """The options of a class as a Markdown table, for the README."""
+    """Write the options of a class as a Markdown table, for the documentation."""
     lines = ["| option | default | meaning |", "|---|---|---|"]
     for option in fields(kind):
         doc, handed = option.metadata["doc"], option.metadata["handed"]

@@ -1,9 +1,9 @@
-"""The options of ``format("zero_rename")``: one table each for writing and reading.
+"""The options of ``format("zero_rename")``: one table for writing and one for reading.
 
-How they are read is :mod:`.option_table`'s.
+:mod:`.option_table` reads them.
 """
 
-# ruff: noqa: RUF009 - option() is dataclasses.field() with what this module needs besides
+# ruff: noqa: RUF009 - option() is dataclasses.field() with metadata that this module needs
 from __future__ import annotations
 
 import os
@@ -274,8 +274,9 @@ class WriterOptions:
     )
 
     def mode(self, overwrite: bool) -> Mode:
-        """What Spark's save mode and the options come to.
+        """Return the mode of a write by Spark's save mode and the options.
 
+        :param overwrite: Spark's save mode is overwrite, not append.
         :raises InvalidInputError: they contradict each other.
         """
         replacing = [
@@ -323,7 +324,10 @@ class WriterOptions:
         )
 
     def owner(self, application: str | None) -> Owner:
-        """Who runs the job. :param application: what tells this Spark application from others."""
+        """Return the owner of the job.
+
+        :param application: a unique name of this Spark application.
+        """
         return Owner(
             dag_id=self.dag,
             run_id=self.run,
@@ -337,7 +341,7 @@ class WriterOptions:
         )
 
     def files(self) -> FileOptions:
-        """How data files are written."""
+        """Return the options of data files."""
         given: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(FileOptions)}
         given |= {"tags": self.tags or {}, "metadata": self.metadata or {}}
         return FileOptions(**given)
@@ -378,9 +382,10 @@ class ReaderOptions:
 def read_writer_options(
     given: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> WriterOptions:
-    """Options of a write that are all texts, completed by what the application's submitter says.
+    """Parse the options of a write, completed by those of the application's submitter.
 
-    :raises InvalidInputError: an unknown option, a value that cannot be right, a secret.
+    :param given: the options, all as texts.
+    :raises InvalidInputError: an unknown option, an invalid value, or a secret.
     """
     return writer_options(given, Handoff.decode(environ))
 
@@ -388,8 +393,11 @@ def read_writer_options(
 def writer_options(
     given: Mapping[str, str], handoff: Handoff, named: Mapping[str, Any] = MappingProxyType({})
 ) -> WriterOptions:
-    """The same, of texts and of values by their members' names, which win.
+    """Combine the options of a write with those of the application's submitter.
 
+    :param given: options as texts.
+    :param handoff: the submitter's, which count for options that are not given.
+    :param named: values by the names of fields, which win over the texts.
     :raises InvalidInputError: as :func:`read_writer_options`.
     """
     read = {**read_given(WriterOptions, given, ReaderOptions), **named}
@@ -402,35 +410,37 @@ def writer_options(
 
 
 def names_key(given: Mapping[str, str]) -> bool:
-    """Whether a write was given an idempotency key of its own, by whichever spelling."""
+    """Return whether a write has an idempotency key of its own, in any spelling of the option."""
     return is_given(given, "idempotency_key")
 
 
 def is_given(given: Mapping[str, str], member: str) -> bool:
-    """Return whether options have a member's, by whichever spelling."""
+    """Return whether the option of a field is given, in any spelling."""
     return plain(member) in map(plain, given)
 
 
 def native_only(given: Mapping[str, str]) -> list[str]:
-    """Pick the options that ``format("zero_rename")`` knows, by whichever spelling, and Spark's
-    writer of Parquet does not."""
+    """Pick the options of ``format("zero_rename")`` that Spark's Parquet writer does not have.
+
+    They may have any spelling.
+    """
     both = map(plain, ("compression", "maxRecordsPerFile"))
     own = known_names(WriterOptions) - {*both}
     return [name for name in given if plain(name) in own]
 
 
 def read_reader_options(given: Mapping[str, str]) -> ReaderOptions:
-    """Options of a read.
+    """Parse the options of a read.
 
-    :raises InvalidInputError: an unknown option, a value that cannot be right, a secret.
+    :raises InvalidInputError: an unknown option, an invalid value, or a secret.
     """
     return ReaderOptions(**read_given(ReaderOptions, given, WriterOptions))
 
 
 def _handed(handoff: Handoff) -> dict[str, Any]:
-    """Options of a write that its application's submitter gives."""
+    """Return the options of a write that its application's submitter gives."""
     handed = {f.name: f.metadata["handed"] for f in fields(WriterOptions) if f.metadata["handed"]}
-    # Partitions are emptied only where whoever named them said that they are to be replaced.
+    # Partitions are emptied only if the submitter that names them also says mode replace.
     del handed["only_partitions" if handoff.mode is Mode.REPLACE else "replace_partitions"]
     said = {name: getattr(handoff, member) for name, member in handed.items()}
     return {name: value for name, value in said.items() if value is not None}

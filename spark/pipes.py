@@ -1,8 +1,8 @@
 """Dagster Pipes: reports of commits to the run that launched the application.
 
-:func:`~zero_rename.spark.save` reports by itself. An application that opens Pipes itself, with a
-loader and a writer of its own, does so before it saves; else the session is opened here, once for
-the process, and closed at its end.
+:func:`~zero_rename.spark.save` reports by itself. An application may open Pipes itself, with its
+own loader and writer, before it saves. Otherwise the session is opened here, once for the process,
+and closed at its end.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger("zero_rename.spark.pipes")
 #: The member of a custom message that holds a commit.
 MESSAGE = "zero_rename"
-#: Partitions in a materialisation's metadata. The message has all.
+#: Most partitions in a materialisation's metadata. The message has all.
 _SHOWN = 100
 
 
 def pipes_session() -> PipesContext | None:
-    """The session with the run that launched this process; ``None`` where none did, where it is
-    closed, or where Python has no ``dagster_pipes``."""
+    """Return the session with the run that launched this process.
+
+    ``None`` if no run did, if the session is closed, or if Python has no ``dagster_pipes``.
+    """
     session = _opened()
     return None if session is None or session.is_closed else session
 
@@ -66,7 +68,7 @@ def _opened() -> PipesContext | None:
 
 
 def _close(session: PipesContext) -> None:
-    """Close a session at the end of the process, with what ended it."""
+    """Close a session at the end of the process, with the error that ended the process, if any."""
     error = getattr(sys, "last_value", None)
     if not isinstance(error, BaseException):
         session.close()
@@ -86,10 +88,12 @@ def _told(error: TracebackException) -> Any:
 
 
 def report_commit(session: PipesContext, committed: Committed, is_asset: bool) -> None:
-    """Report a commit: all of it in a message of its own, and the asset's materialisation. What
-    cannot be reported is a warning: the job is committed, and its step reads that from the table.
+    """Report a commit to Dagster, in a message of its own and as the asset's materialisation.
 
-    :param is_asset: the table is that of the step's one asset.
+    If it cannot be reported, a warning is logged: the job is committed, and its step reads this
+    from the table.
+
+    :param is_asset: the table is that of the step's only asset.
     """
     try:
         _report(session, committed, is_asset)
@@ -117,9 +121,11 @@ def _report(session: PipesContext, committed: Committed, is_asset: bool) -> None
 
 
 def commit_metadata(committed: Committed) -> Mapping[str, Any]:
-    """A commit as metadata of a materialisation, under the names that assets written without Pipes
-    have. The numbers of several partitions are in a table of their own: each partition's event has
-    this same metadata."""
+    """Return a commit as metadata of a materialisation.
+
+    The names are those of assets that are written without Pipes. If there are several partitions,
+    their numbers are in a table, since each partition's event has this same metadata.
+    """
     url = TableRoot.parse(committed.table).url
     found: dict[str, Any] = {"zero_rename/job": committed.job}
     if len(committed.partitions) == 1:

@@ -1,11 +1,11 @@
-"""Registering the data source with a session, and what only the user's process can do for it.
+"""Registration of the data source with a session, and services that need the user's own process.
 
-Ctrl-C is one such thing: it ends the write that runs, and the next one finds the session. Spark's
-own handler asks the JVM to cancel all jobs over the connection of the thread that was
-interrupted (``PYSPARK_PIN_THREAD``, the default), which waits for the very call that is to end:
-the request fails, ``KeyboardInterrupt`` hides that, and the write goes on and commits. The thread
-then gets a new connection, and so a thread of the JVM that has no active session, where Spark
-finds no Python data source to write with.
+One of these is Ctrl-C: it ends the running write, and the next write still finds the session.
+Spark's own handler asks the JVM to cancel all jobs, but over the connection of the interrupted
+thread (``PYSPARK_PIN_THREAD``, the default). This connection still waits for the call that should
+end: the request fails, ``KeyboardInterrupt`` hides the failure, and the write continues and
+commits. The thread then gets a new connection, with a new thread in the JVM that has no active
+session, where Spark finds no Python data source to write with.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger("zero_rename.spark.registration")
-#: Spark's class that warns of a name which is registered twice.
+#: Spark's class that warns if a name is registered twice.
 _REGISTRY = "org.apache.spark.sql.execution.datasources.DataSourceManager"
-#: Seconds that the cancelling may take before the interrupt goes on.
+#: Seconds that the cancelling may take before Spark's own handler runs.
 _PATIENCE = 10.0
 _lock = threading.Lock()
 _registering = threading.Lock()
@@ -42,16 +42,16 @@ _heartbeats: dict[int, Heartbeat] = {}
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("zero_rename")`` known to a session, with all it can do.
+    """Register ``format("zero_rename")`` with a session, with heartbeats and Ctrl-C.
 
-    Where the package is installed for the workers' Python, Spark finds the format by itself.
-    This is for the rest: a package that came by ``--py-files``, heartbeats for the jobs this
-    application opens (see :mod:`.heartbeat`), and Ctrl-C. May be called
-    again, and for several sessions; has to be in every thread that writes and after Ctrl-C, where
-    Spark would not find the format.
+    If the package is installed for the workers' Python, Spark finds the format by itself. This call
+    is also for a package that came by ``--py-files``, for heartbeats of the jobs that this
+    application opens (see :mod:`.heartbeat`), and for Ctrl-C. It may be called again, and for
+    several sessions. It must be called in every thread that writes, and after Ctrl-C, if Spark
+    would not find the format.
 
-    :param spark: a session; of Spark Connect, it is registered without heartbeats.
-    :raises InvalidInputError: the workers' Python on this machine cannot work.
+    :param spark: a session. One of Spark Connect is registered without heartbeats.
+    :raises InvalidInputError: the workers' Python on this machine cannot run this package.
     """
     check_data_source_versions()
     warn_of_overwrites(spark)
@@ -73,8 +73,10 @@ def register(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _without_warning(context: Any) -> Iterator[None]:
-    """Keep Spark from warning in the block that a data source which it found by itself is replaced:
-    by itself, with heartbeats."""
+    """Suppress Spark's warning in the block that a registered data source is replaced.
+
+    Spark may have found the data source by itself; it is replaced by the same one with heartbeats.
+    """
     jvm: Any = context._jvm
     level = jvm.org.apache.logging.log4j.Level
     configurator = jvm.org.apache.logging.log4j.core.config.Configurator
@@ -87,7 +89,7 @@ def _without_warning(context: Any) -> Iterator[None]:
 
 
 def _check_workers(spark: SparkSession) -> None:
-    """Check the interpreter of the workers on this host, where the package is not shipped."""
+    """Check the workers' interpreter on this host, unless Spark sends files to the workers."""
     context = spark.sparkContext
     shipped = context._python_includes or context.getConf().get("spark.submit.pyFiles", "")
     if not shipped:
@@ -101,7 +103,7 @@ def _heartbeat(context: Any) -> Heartbeat:
             return known
         folder = Path(tempfile.mkdtemp(prefix="zero-rename-"))  # for its owner alone, 0700
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        # SparkContext.stop() takes its JVM context away.
+        # SparkContext.stop() removes its JVM context.
         heartbeat = Heartbeat(folder, alive=lambda: context._jsc is not None)
         heartbeat.start()
         _heartbeats[id(context)] = heartbeat
@@ -110,8 +112,11 @@ def _heartbeat(context: Any) -> Heartbeat:
 
 @contextlib.contextmanager
 def _environment(context: Any, known: Mapping[str, str | None]) -> Iterator[None]:
-    """Variables of the workers in the block, where one thread is at a time; those of value ``None``
-    stay as they are. Other threads may be reading them: each mapping stays as it is."""
+    """Set environment variables of the workers in the block, which one thread enters at a time.
+
+    Variables with the value ``None`` stay as they are. Other threads may be reading the mapping, so
+    it is replaced, not changed.
+    """
     with _registering:
         before = context.environment
         given = {name: value for name, value in known.items() if value is not None}
@@ -125,7 +130,7 @@ def _environment(context: Any, known: Mapping[str, str | None]) -> Iterator[None
 def cancel_on_interrupt(context: SparkContext) -> None:
     """Let Ctrl-C cancel the application's jobs over a connection of its own.
 
-    Only where Spark's own handler is in charge, in the main thread; it has its turn afterwards.
+    Only in the main thread, and if Spark's own handler is installed, which runs afterwards.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -143,6 +148,6 @@ def cancel_on_interrupt(context: SparkContext) -> None:
 
 
 def _activate(spark: SparkSession) -> None:
-    """Make a session the active one of this thread, whose thread of the JVM may be new."""
+    """Make a session the active one of this thread, since its thread in the JVM may be new."""
     jvm: Any = spark.sparkContext._jvm
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)

@@ -1,4 +1,4 @@
-"""One call by which an application writes a table, whichever committer its submission chose.
+"""Save of a data frame into a table, by the committer that its submission chose.
 
 ::
 
@@ -6,10 +6,10 @@
 
     save(frame, "s3://bucket/flights", partition_by=["year", "month", "day"], mode="overwrite")
 
-Natively this is ``mapInArrow`` (:mod:`.saving.arrow_save`), on Spark 3.5 and later, classic or
-Connect. With one of Hadoop's S3A committers it is Parquet through ``s3a://``
-(:mod:`.s3a.recorded_write`), with checks on the session first. Whoever submits the application
-says which (:mod:`~.committer.format.handoff`): the Airflow operator, by its ``committer=``.
+The native committer writes by ``mapInArrow`` (:mod:`.saving.arrow_save`), on Spark 3.5 and later,
+classic or Connect. With one of Hadoop's S3A committers, Spark writes Parquet through ``s3a://``
+(:mod:`.s3a.recorded_write`), after checks of the session. The submitter of the application chooses
+the committer (:mod:`~.committer.format.handoff`): the Airflow operator, by its ``committer=``.
 """
 
 from __future__ import annotations
@@ -52,51 +52,55 @@ def save(
     publish: bool | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Committed | UnpublishedJob | None:
-    """Write a frame into a table, as one job (magic and directory: one for each
-    partition named, where those are replaced).
+    """Write a frame into a table, as one job.
 
-    :param frame: of Spark 3.5 or newer, classic or Connect.
+    Magic and directory make one job for each named partition, if these are replaced. "Natively"
+    below means: with the committer ``zero_rename``.
+
+    :param frame: a frame of Spark 3.5 or newer, classic or Connect.
     :param table: ``s3://bucket/prefix``; ``None`` for the one that the operator names.
-    :param partition_by: partition columns, outermost first; natively, the table's own where left
-        out.
+    :param partition_by: partition columns, outermost first; natively, if left out, the table's own.
     :param mode: ``append``, ``overwrite`` (replace the partitions named or written) or
-        ``fail-if-exists``; ``None`` for what the operator asks for, which may be ``merge``, by the
-        key that it names, else append.
-    :param partitions: the only partitions that may be written, ``["day=2013-01-01"]``; with
-        overwrite they are emptied even if no row arrives. An empty list names none: all rows are
-        refused, and none change nothing. ``None`` for those that the operator names.
+        ``fail-if-exists``; ``None`` for the operator's, which may be ``merge``, by the key that the
+        operator names; else append.
+    :param partitions: the only partitions that may be written, ``["day=2013-01-01"]``. With
+        overwrite they are emptied even if no row arrives. With an empty list any row is refused,
+        and a frame without rows changes nothing. ``None`` for those that the operator names.
     :param committer: ``zero_rename``, ``magic``, ``directory`` or ``partitioned``;
-        ``None`` for what the operator says, else ``zero_rename``. The session has to be
-        configured for it, as the operator does.
+        ``None`` for the operator's, else ``zero_rename``. The session has to be configured for
+        it, as the operator does.
     :param layout: natively, ``delta`` for a Delta table, which other engines read by its log
-        (docs/guides/delta.md), or ``directory``; ``None`` for what the operator says, else
+        (docs/guides/delta.md), or ``directory``; ``None`` for the operator's, else
         ``directory``.
     :param base: natively, the state of the table that the frame was computed from, taken by
-        ``Table(…).snapshot()`` before the table was loaded; ``"now"`` where it was not computed
-        from the table. ``None``: an overwrite goes by what this application has read of the table.
+        ``Table(…).snapshot()`` before the table was loaded; ``"now"`` if it was not computed
+        from the table. ``None``: for an overwrite, the states that this application has read of
+        the table count.
     :param distribute: ``partition`` brings the rows of a partition together first, by a shuffle, so
-        that it gets few files; ``none`` leaves them in the tasks that they are in. A frame that is
-        sorted keeps its order. ``None`` for what the operator says, else ``none``.
+        that it gets few files; ``none`` leaves them in their tasks. A frame that is
+        sorted keeps its order. ``None`` for the operator's, else ``none``.
     :param wait_for_other_runs: natively, how long the write waits before it begins, in seconds or
-        as a timedelta, while a job of another run is at work on the partitions that are named, or
-        on any where none are; after that it goes by the option ``onConflict``. Operators wait by
-        their own argument, before they submit.
-    :param code_version: natively, of the program that computes the frame, as it calls it: lineage
-        can tell the rows that another one made. ``None`` for what the operator says.
-    :param publish: ``False``, of a Delta table: the rows are written, and nobody sees them before
+        as a timedelta, while a job of another run is at work on the named partitions, or
+        on any partition if none are named. After that the option ``onConflict`` decides. Operators
+        wait by their own argument, before they submit.
+    :param code_version: natively, the version of the program that computes the frame, in any form:
+        lineage can find the rows that another version made. ``None`` for the operator's.
+    :param publish: ``False``, for a Delta table: the rows are written, and stay invisible until
         the job is published, by its id (docs/guides/delta.md, *Write, audit, publish*). ``None``
-        for what the operator says, else ``True``.
-    :param options: further options of the writer: ``format("zero_rename")``'s natively, else
-        Parquet's, such as ``compression``; those that only the native one has are refused then.
-    :returns: natively, what the job did: its id, and of each partition its version, the files, rows
-        and bytes added, the files removed; ``repeated`` where an earlier try of the run had
-        committed it. With ``publish=False`` the job that waits.
-        ``None`` with a committer of Hadoop's, which tells its own ``_SUCCESS``.
-    :raises InvalidInputError: a call that cannot be right, or one that contradicts the operator.
+        for the operator's, else ``True``.
+    :param options: further options of the writer: natively those of ``format("zero_rename")``, else
+        Parquet's, such as ``compression``; options that only the native writer has are then
+        refused.
+    :returns: natively, the commit: the job's id, and for each partition its version, the files,
+        rows and bytes added, and the files removed; ``repeated`` if an earlier try of the run had
+        committed it. With ``publish=False`` the job that waits to be published.
+        ``None`` with one of Hadoop's committers, whose own ``_SUCCESS`` reports the job.
+    :raises InvalidInputError: an invalid call, or one that contradicts the operator; nothing was
+        written.
     :raises SettingsRefusedError: the session's settings, or a partition column's type, would lose
-        or double rows. In either case nothing was written.
+        or double rows; nothing was written.
     :raises CommitConflictError: natively, another job changed a partition; nothing is visible.
-    :raises VerificationError: with a committer of Hadoop's: the job committed, and its files do
+    :raises VerificationError: with one of Hadoop's committers: the job committed, and its files do
         not hold the rows that Spark wrote.
     """
     require_spark_frame(frame)
@@ -142,9 +146,9 @@ def save(
 
 
 def _refuse_all_rows(frame: DataFrame, target: WriteTarget) -> None:
-    """See that a frame has no rows where no partition is named that they could go to.
+    """Check that a frame has no rows, since ``partitions=[]`` allows no partition for them.
 
-    :raises InvalidInputError: it has.
+    :raises InvalidInputError: it has rows.
     """
     if frame.isEmpty():
         logger.info("%s: no partition is named, and there are no rows", target.root.url)
@@ -160,7 +164,10 @@ def _refuse_all_rows(frame: DataFrame, target: WriteTarget) -> None:
 def _merged(
     frame: DataFrame, target: WriteTarget, said: Handoff, given: Mapping[str, object]
 ) -> Committed | None:
-    """As the submitter asks for; ``None`` where it has no key for the run and nothing changes."""
+    """Merge a frame as the submitter asks.
+
+    Returns ``None`` if nothing changes and the run has no idempotency key.
+    """
     from .changing.merge_source import MergeRules
     from .changing.merging import merge_by
 

@@ -1,4 +1,4 @@
-"""Structured Streaming into a table: each micro-batch is one job, and happens once.
+"""Structured Streaming into a table: each micro-batch is one job, and is written once.
 
 ::
 
@@ -7,10 +7,10 @@
     query = stream(events, "s3://bucket/events", checkpoint="s3a://bucket/checkpoints/events",
                    partition_by=["day"], trigger={"processingTime": "1 minute"})
 
-Spark writes down that a batch is done after the sink has returned. An application that dies in
-between runs the batch again when it is started anew, with the same rows and the same number. So
+Spark records that a batch is done after the sink has returned. If an application dies before that,
+it runs the batch again when it is started again, with the same rows and the same number. So
 each batch is saved under an idempotency key made of the query's id, which lies in the checkpoint,
-and that number: a job that has committed under it is finished if need be, and not repeated.
+and that number. A job that has committed under this key is finished if needed, and not repeated.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ logger = logging.getLogger("zero_rename.spark.stream_sink")
 _OWN = ("idempotencyKey", "onRepeat")
 #: Triggers of queries that end by themselves.
 _ENDING = {"availableNow", "once"}
-#: Spark's own option of whether brackets, braces and stars in a path stand for names. The metadata
-#: of another query that has such a name must not be read: its batches would count as this one's.
+#: Spark's own option by which brackets, braces and stars in a path are patterns. It is switched
+#: off: a pattern could match the metadata of another query, whose batches would then count as this
+#: one's.
 _GLOBS = "__globPaths__"
 
 
@@ -72,23 +73,24 @@ def stream(
 
     :param frame: a streaming data frame.
     :param table: ``s3://bucket/prefix``.
-    :param checkpoint: where Spark keeps the query's progress, and its id: a path of a file system
-        that the session has, of this query alone.
-    :param partition_by: partition columns, outermost first; the table's own where left out.
-    :param mode: of each batch, as :func:`.save_frame.save` has it: ``append``, or ``overwrite``,
-        which replaces the partitions that the batch has rows for; or ``merge``, by key.
-    :param merge_on: with mode merge, the key's columns; with ``delete_when``, ``latest_by`` and
-        ``across_partitions``, as :func:`.changing.merging.merge` has them.
-    :param layout: of the table, as :func:`.save_frame.save` has it: ``delta`` for a Delta table.
-    :param output_mode: which rows Spark hands over, for ``DataStreamWriter.outputMode``.
+    :param checkpoint: the folder in which Spark keeps the query's progress and its id: a path of a
+        file system that the session has, for this query only.
+    :param partition_by: partition columns, outermost first; the table's own if left out.
+    :param mode: the mode of each batch, as in :func:`.save_frame.save`: ``append``, or
+        ``overwrite``, which replaces the partitions that the batch has rows for; or ``merge``, by
+        key.
+    :param merge_on: with mode merge, the key's columns; this and ``delete_when``, ``latest_by`` and
+        ``across_partitions`` are as in :func:`.changing.merging.merge`.
+    :param layout: the table's layout, as in :func:`.save_frame.save`: ``delta`` for a Delta table.
+    :param output_mode: the choice of rows for ``DataStreamWriter.outputMode``.
     :param trigger: for ``DataStreamWriter.trigger``: ``{"processingTime": "1 minute"}``,
         ``{"availableNow": True}``; ``None`` begins a batch when the one before is done.
     :param name: the query's name.
-    :param options: of each batch's write, as :func:`.save_frame.save` has them. With
-        ``onSuperseded`` ``skip`` a batch of which newer runs leave nothing is left out, and the
-        query goes on.
-    :returns: the running query. What fails in a batch ends it: ``awaitTermination()`` raises it.
-    :raises InvalidInputError: a call that cannot be right; nothing was started.
+    :param options: options of each batch's write, as in :func:`.save_frame.save`. With
+        ``onSuperseded`` ``skip``, a batch whose partitions have all been loaded by newer runs is
+        left out, and the query continues.
+    :returns: the running query. An error in a batch ends it, and ``awaitTermination()`` raises it.
+    :raises InvalidInputError: an invalid call; nothing was started.
     """
     root = TableRoot.parse(table)
     require_spark_frame(frame)
@@ -145,9 +147,9 @@ def _rules(
     latest_by: str | None,
     across: bool,
 ) -> MergeRules | None:
-    """Of mode merge.
+    """Make the rules of mode merge; ``None`` for other modes.
 
-    :raises InvalidInputError: they are given with another mode, or no key is.
+    :raises InvalidInputError: rules are given with another mode, or merge without a key.
     """
     if mode is Mode.MERGE:
         return MergeRules(
@@ -163,7 +165,7 @@ def _rules(
 
 
 def _check_options(options: WriterOptions, rules: MergeRules | None, table: str) -> None:
-    """Refuse as the query starts what each of its batches would refuse.
+    """Refuse options when the query starts that each of its batches would refuse.
 
     :raises InvalidInputError: a policy that a batch cannot keep.
     """
@@ -180,11 +182,11 @@ def _check_options(options: WriterOptions, rules: MergeRules | None, table: str)
 
 
 def _check_task(target: WriteTarget, said: Handoff, trigger: set[str], output_mode: str) -> None:
-    """Refuse as the query starts what the task that submitted the application could not get.
+    """Refuse a query when it starts if it cannot do what its submitter's task expects.
 
-    :param trigger: names of its members.
-    :raises InvalidInputError: the query ends, and the task waits for a job of its run; or each
-        batch would empty what the batches before it have written.
+    :param trigger: the names in the trigger.
+    :raises InvalidInputError: the query ends by itself, and the task waits for a job of its run; or
+        each batch would remove the rows of the batches before it.
     """
     what = remedy = ""
     if said.idempotency_key is not None and trigger & _ENDING:
@@ -216,7 +218,7 @@ def _check_task(target: WriteTarget, said: Handoff, trigger: set[str], output_mo
 
 @dataclass
 class MicroBatches:
-    """What Spark calls with each batch, in the driver, or in a worker of a Connect server.
+    """Function that Spark calls with each batch, in the driver or a Connect server's worker.
 
     :param told: variables of the application's submitter, which a Connect server does not have.
     """
@@ -243,7 +245,7 @@ class MicroBatches:
         except SupersededRunError as error:
             if not error.skips:
                 raise
-            # As a task is skipped. The batch is done: run again it would be left out again.
+            # Like a task that is skipped. The batch is done: another run would leave it out again.
             logger.warning("batch %d of the query %s is left out: %s", number, self._query, error)
             return
         if done is not None and done.repeated:
@@ -254,11 +256,13 @@ class MicroBatches:
         return f"stream-{self._query}-{number}"
 
     def _refuse_rewound(self, number: int) -> None:
-        """Refuse to pass over a batch that is committed, if the next one is, too: Spark runs the
-        last batch again, with the same rows, and an earlier one only if its checkpoint has lost
-        what came since. Then the batch may hold other rows than the one that is committed.
+        """Refuse to skip a committed batch if the next batch is committed, too.
 
-        :raises InvalidInputError: it is so.
+        Normally Spark repeats only the last batch, with the same rows. It repeats an earlier one
+        only if its checkpoint has lost later entries. Then the batch may have other rows than the
+        committed one.
+
+        :raises InvalidInputError: the next batch is committed.
         """
         later = find_at_root(self.table).table.job_of_key(self._key(number + 1))
         if later is None:
@@ -282,8 +286,10 @@ class MicroBatches:
 
 
 def _take_over(told: Mapping[str, str]) -> None:
-    """Let this process, a worker of a Connect server, have what the client's submitter says, as
-    save() has it there."""
+    """Set the variables of the client's submitter in this process, a worker of a Connect server.
+
+    So ``save()`` here follows the same submitter as on the client.
+    """
     names = {HANDOFF, *(Handoff.variable(it.name) for it in fields(Handoff))}
     for name in names & os.environ.keys():
         del os.environ[name]
@@ -291,11 +297,11 @@ def _take_over(told: Mapping[str, str]) -> None:
 
 
 def query_id(batch: DataFrame, checkpoint: str) -> str:
-    """The id that a query keeps over restarts, as its checkpoint has it.
+    """Read the id of a query from its checkpoint. It stays the same over restarts.
 
     Spark writes it (``StreamMetadata``) before the first batch. A checkpoint that was removed and
-    made anew has another one, so that its batches, which begin at 0 again, are not taken for
-    those of before.
+    made again has another id. So its batches, whose numbers begin at 0 again, are not taken for
+    the earlier ones.
     """
     reader = batch.sparkSession.read.option(_GLOBS, "false")
     rows = reader.text(f"{checkpoint.rstrip('/')}/metadata").collect()

@@ -1,7 +1,7 @@
-"""Surroundings of Spark's Python workers: their log, their errors, whose children they are.
+"""Environment of Spark's Python workers: their log, their errors, and their application.
 
-Spark runs a data source's methods in workers that its JVM starts: nobody has set up logging
-there, and whatever a method raises reaches the user as the text of a traceback.
+Spark runs a data source's methods in workers that its JVM starts. There, logging is not set up, and
+an error that a method raises reaches the user as the text of a traceback.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ logger = logging.getLogger("zero_rename.spark")
 
 
 def in_worker() -> bool:
-    """Whether this process is a Python worker of Spark's."""
+    """Return whether this process is one of Spark's Python workers."""
     return os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER"
 
 
 @dataclass
 class _Reuse:
-    """What :func:`ease_reuse` has seen of this process.
+    """State of :func:`ease_reuse` in this process.
 
-    :param freezes: whether it may freeze objects; ``None``: it has not looked. Counting what is
-        frozen visits all of it, 14 ms.
-    :param modules: that were imported when it froze the process last.
+    :param freezes: whether it may freeze objects; ``None``: not checked yet. Counting the frozen
+        objects visits all of them, which takes 14 ms.
+    :param modules: number of modules that were imported at the last freeze.
     """
 
     freezes: bool | None = None
@@ -48,35 +48,36 @@ class _Reuse:
 
 
 _reuse = _Reuse()
-#: Modules imported since the last freeze, from which on a worker is frozen again: pandas is 500.
+#: Number of modules imported since the last freeze, from which on a worker is frozen again. pandas
+#: has 500.
 _MANY = 100
 
 
 def ease_reuse() -> None:
-    """Spare a worker that Spark uses again what it would repeat around each task.
+    """Avoid work that a reused worker would repeat before and after each task.
 
-    Before a task, Spark has it read the zip archives on its path (:mod:`.zip_archives`). After it,
-    its daemon has it collect garbage over all that was ever imported (``pyspark/daemon.py``), 40 ms
-    with pandas, pyarrow and boto3: what the worker holds by now is frozen; once more where much was
-    imported since. Does nothing in other processes and in a worker of one task. Freezes nothing
-    where other code has frozen objects.
+    Before a task, Spark lets it read the zip archives on its path (:mod:`.zip_archives`). After a
+    task, its daemon lets it collect garbage among all objects that were ever imported
+    (``pyspark/daemon.py``), which takes 40 ms with pandas, pyarrow and boto3. So the present
+    objects are frozen, and frozen again if many modules were imported since. Does nothing in other
+    processes, nor in a worker of one task. Freezes nothing if other code has frozen objects.
     """
     from pyspark import TaskContext
 
-    # Spark before 4 does not call a worker what in_worker() goes by.
+    # Spark before 4 does not set the variable that in_worker() reads.
     if TaskContext.get() is None or not os.environ.get("SPARK_REUSE_WORKER"):
         return
     if _reuse.freezes is None:
         spare_unchanged_archives()
         _reuse.freezes = not gc.get_freeze_count()
     if _reuse.freezes and len(sys.modules) - _reuse.modules >= _MANY:
-        gc.collect()  # What is garbage now would stay for good.
+        gc.collect()  # Frozen garbage would never be collected.
         gc.freeze()
         _reuse.modules = len(sys.modules)
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Writes to whatever ``sys.stderr`` is now: Spark swaps it to capture a worker's output."""
+    """Handler that writes to the present ``sys.stderr``, which Spark swaps to capture output."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -87,9 +88,9 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 
 def set_up_logging() -> None:
-    """Let this package's log reach the worker's stderr, which Spark puts into the task's log.
+    """Write this package's log to the worker's stderr, which Spark puts into the task's log.
 
-    Does nothing elsewhere, nor where a handler is set up.
+    Does nothing in other processes, nor if a handler is set up.
     """
     package = logging.getLogger("zero_rename")
     if not in_worker() or package.handlers or logging.getLogger().handlers:
@@ -102,10 +103,10 @@ def set_up_logging() -> None:
 
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """Let errors of this package end up as their one paragraph, without a traceback.
+    """Hide the traceback of this package's errors in the block, so that Spark shows their message.
 
-    Spark shows the text of the worker's traceback. Those of our own errors say nothing that
-    their message does not; all others keep theirs.
+    Spark shows the text of the worker's traceback. For our own errors it adds nothing to the
+    message. All other errors keep theirs.
     """
     set_up_logging()
     try:
@@ -117,17 +118,19 @@ def readable_errors() -> Iterator[None]:
 
 
 def hide_traceback() -> None:
-    """Let Spark show the message alone of the error that is about to be raised.
+    """Let Spark show only the message of the error that is about to be raised.
 
-    Read by ``pyspark.util.handle_worker_exception``; the worker ends after an error.
+    ``pyspark.util.handle_worker_exception`` reads this; the worker ends after an error.
     """
     if in_worker():
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
 
 
 def application() -> str | None:
-    """What tells this worker's Spark application from others on any host and at any time: the
-    JVM's process and start. ``None`` where the operating system does not say."""
+    """Return a name of this worker's Spark application that is unique over hosts and time.
+
+    It is made of the JVM's process and start. ``None`` if the operating system does not give them.
+    """
     pid = os.getpid()
     for _ in range(4):
         parent = _parent(pid)
@@ -140,8 +143,11 @@ def application() -> str | None:
 
 
 def application_of(session: SparkSession) -> str | None:
-    """The same name, in the process that holds a session: a classic session's is that of its JVM.
-    One of Spark Connect is another application for each process that holds it."""
+    """Return the name of a session's application, in the process that holds the session.
+
+    For a classic session it is the same name as :func:`application`, that of its JVM. With Spark
+    Connect, each process that holds a session counts as an application of its own.
+    """
     if not hasattr(session, "_jsparkSession"):
         found = _process(os.getpid())
         return None if found is None else _name_of("client", os.getpid(), found[1])
@@ -149,7 +155,7 @@ def application_of(session: SparkSession) -> str | None:
     try:
         pid = int(jvm.java.lang.ProcessHandle.current().pid())
     except Exception as error:
-        # Platforms that share a JVM let Python call few of its classes.
+        # Platforms that share a JVM let Python call only few of its classes.
         logger.info("the application's JVM does not tell its process: %s", error)
         return None
     found = _process(pid)
@@ -161,19 +167,19 @@ def _name_of(kind: str, pid: int, started: str) -> str:
 
 
 def connect_session() -> str:
-    """What tells a session of Spark Connect from others on its server, which is one application;
-    ``""`` in a classic application.
+    """Return the id of a Spark Connect session on its server; ``""`` in a classic application.
 
-    Spark puts a session's artifacts under this id (``BasePythonRunner``, ``PythonPlannerRunner``).
+    All sessions of a server are one application. Spark puts a session's artifacts under this id
+    (``BasePythonRunner``, ``PythonPlannerRunner``).
     """
     found = os.environ.get("SPARK_JOB_ARTIFACT_UUID", "default")
     return "" if found == "default" else found
 
 
 def is_over(application: str) -> bool:
-    """Whether an application of this host has ended, by its name from :func:`application`.
+    """Return whether an application of this host has ended; ``False`` also if that is not known.
 
-    ``False`` also where that cannot be told.
+    :param application: its name, from :func:`application`.
     """
     found = re.fullmatch(rf"{re.escape(socket.gethostname())}-jvm-(\d+)-(\d+)", application)
     if found is None or not Path("/proc/self/stat").exists():
@@ -183,7 +189,7 @@ def is_over(application: str) -> bool:
 
 
 def _parent(pid: int) -> tuple[int, str, str] | None:
-    """Pid, command and start of a process's parent."""
+    """Return the pid, command and start of a process's parent."""
     stat = _stat(pid)
     try:
         up = int(stat[1] if stat is not None else _ps(pid, "ppid="))
@@ -194,7 +200,7 @@ def _parent(pid: int) -> tuple[int, str, str] | None:
 
 
 def _process(pid: int) -> tuple[str, str] | None:
-    """Command and start of a process."""
+    """Return the command and the start of a process."""
     stat = _stat(pid)
     if stat is not None:
         return stat[0], stat[2]
@@ -205,7 +211,7 @@ def _process(pid: int) -> tuple[str, str] | None:
 
 
 def _stat(pid: int) -> tuple[str, str, str] | None:
-    """Command, parent and start (ticks since boot) from Linux's ``/proc``."""
+    """Read the command, parent and start (ticks since boot) of a process from ``/proc``."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:

@@ -1,5 +1,7 @@
-"""Table, mode, partitions and committer of one call of :func:`zero_rename.spark.save`: what it
-says, and what the application's submitter does."""
+"""Table, mode, partitions and committer of one call of :func:`zero_rename.spark.save`.
+
+They come from the call's arguments and from the application's submitter.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +40,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """What the call and the application's submitter come to.
+    """Target of a write, from the call's arguments and the application's submitter.
 
     :param partition_by: partition columns, outermost first.
-    :param partitions: the only ones that may be written, as Hive-escaped paths; ``None`` for any.
+    :param partitions: the only partitions that may be written, as Hive-escaped paths; ``None`` for
+        any.
     :param layout: of the table.
-    :param base: what the rows were computed from, where that is no text among the options.
-    :param distribute: as the call says; ``None`` for what the options and the submitter do.
+    :param base: the state that the rows were computed from, if the options do not have it as text.
+    :param distribute: the call's value; ``None`` for that of the options or the submitter.
     :param wait_for_other_runs: seconds that the write waits for other runs; ``None``: not at all.
-    :param code_version: of the program; ``None`` for the options' and the submitter's.
-    :param publish: whether its rows are seen as it ends.
-    :param options: of Spark's writer, as texts.
+    :param code_version: of the program; ``None`` for that of the options or the submitter.
+    :param publish: whether its rows become visible when it ends.
+    :param options: options of Spark's writer, as texts.
     """
 
     root: TableRoot
@@ -66,12 +69,12 @@ class WriteTarget:
 
     @property
     def among(self) -> tuple[str, ...]:
-        """The partitions named, for a committer of Hadoop's; none: any."""
+        """The named partitions, for one of Hadoop's committers; empty for any."""
         return self.partitions or ()
 
     @property
     def named_options(self) -> dict[str, Any]:
-        """What the call names, as members of :class:`.options.WriterOptions`."""
+        """The call's values, by the names of fields of :class:`.options.WriterOptions`."""
         replaces = self.mode is Mode.REPLACE
         named = {
             "path": self.root.url,
@@ -105,9 +108,9 @@ def resolve(
     publish: bool | None = None,
     options: Mapping[str, str] | None = None,
 ) -> WriteTarget:
-    """The arguments of ``save()``, completed by what the submitter says about its table.
+    """Check the arguments of ``save()``, and complete them by the submitter's for its table.
 
-    :raises InvalidInputError: a call that cannot be right, or contradicts the submitter.
+    :raises InvalidInputError: an invalid call, or one that contradicts the submitter.
     """
     root = TableRoot.parse(table) if table else handoff.table
     if root is None:
@@ -122,7 +125,7 @@ def resolve(
         options, base = {**options, "base": base}, None
     state = base if base is None or isinstance(base, ReadBase) else base.base
     kept = _layout(root, layout, word, handoff)
-    RivalWait.of(wait_for_other_runs)  # Refuses what is no duration.
+    RivalWait.of(wait_for_other_runs)  # Refuses an invalid duration.
     if word != NATIVE:
         check_unwatched(word, {"wait_for_other_runs": wait_for_other_runs})
         _check_policies(word, said, options, state, code_version)
@@ -150,10 +153,11 @@ def _publishes(
     handoff: Handoff,
     layout: TableLayout,
 ) -> bool:
-    """Return whether a write's rows are seen as it ends.
+    """Return whether a write's rows become visible when it ends.
 
-    :raises InvalidInputError: the call publishes what its submitter holds back, or holds back what
-        that waits for; or they are held back in a table that is no Delta table.
+    :raises InvalidInputError: the call publishes rows that its submitter holds back, or holds back
+        rows that the submitter waits for; or the table is not a Delta table, which cannot hold rows
+        back.
     """
     said = handoff.about(root)
     text = next((it for name, it in options.items() if plain(name) == "publish"), None)
@@ -168,7 +172,7 @@ def _publishes(
             remedy="Leave the application's publish= out, or the operator's.",
         )
     publishes = said.publish is not False if given is None else given
-    own_key = is_given(options, "idempotency_key")  # Of a write besides that of the run.
+    own_key = is_given(options, "idempotency_key")  # It is another write than that of the run.
     waits = said.publish is None and said.idempotency_key is not None and not own_key
     if not publishes and waits and handoff.table == root:
         raise InvalidInputError(
@@ -189,10 +193,10 @@ def _publishes(
 
 
 def chosen_committer(root: TableRoot, given: str | None, handoff: Handoff) -> str:
-    """Return the committer that a write names, or its submitter does.
+    """Return the committer that a write or its submitter names.
 
-    :raises InvalidInputError: there is none of that name; or the two name different ones for the
-        table that the submitter waits for.
+    :raises InvalidInputError: no committer has that name; or the two name different committers for
+        the table that the submitter waits for.
     """
     said = handoff.committer
     word = check_committer(given or said or NATIVE)
@@ -208,10 +212,10 @@ def chosen_committer(root: TableRoot, given: str | None, handoff: Handoff) -> st
 
 
 def _layout(root: TableRoot, given: str | None, committer: str, handoff: Handoff) -> TableLayout:
-    """The layout of the table that a write names, or its submitter does.
+    """Return the layout of the table that a write or its submitter names.
 
-    :raises InvalidInputError: the two name different ones, so that the submitter would not see what
-        is committed; or the committer does not write it.
+    :raises InvalidInputError: the two name different layouts, so that the submitter would not see
+        the commit; or the committer does not write this layout.
     """
     said = handoff.about(root).layout or TableLayout.DIRECTORY
     kept = said if given is None else choice("layout", TableLayout, given)
@@ -236,9 +240,9 @@ def _check_policies(
     base: ReadBase | None,
     code_version: str | None,
 ) -> None:
-    """Refuse what a committer of Hadoop's cannot keep, of the call and of its submitter.
+    """Refuse policies of the call and its submitter that one of Hadoop's committers cannot keep.
 
-    :raises InvalidInputError: names it.
+    :raises InvalidInputError: there is one; the error names it.
     """
     given = {**vars(said), "code_version": code_version or said.code_version}
     given["base"] = options.get("base") if base is None else base.encode()[:200]
@@ -249,7 +253,7 @@ def _check_policies(
     spelt = {plain(name): it for name, it in options.items()}
     about_runs = {name: spelt.get(plain(name)) or getattr(said, name) for name in ABOUT_RUNS}
     check_unwatched(committer, about_runs)
-    # Who says last_wins asks for nothing that could be passed over.
+    # last_wins is accepted: Hadoop's committers behave so anyway.
     taken = [name for name in options if plain(name) == plain("on_conflict")]
     check_writer_options(committer, (it for it in native_only(options) if it not in taken))
 
@@ -298,7 +302,7 @@ def _listed(name: str, what: str, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def require_spark_frame(frame: Any) -> None:
-    """See that a frame is one of Spark's, classic or Connect.
+    """Check that a frame is one of Spark's, classic or Connect.
 
     :raises InvalidInputError: it is another library's; nothing was written.
     """
@@ -314,8 +318,7 @@ def require_spark_frame(frame: Any) -> None:
 
 @contextmanager
 def submitted(session: SparkSession) -> Iterator[Handoff]:
-    """What the submitter says to an application that is about to write. What is wrong with the
-    write is told back."""
+    """Read the submitter's instructions for a write in the block, and report its failure back."""
     warn_of_overwrites(session)
     take_handoff(session)
     said = Handoff.decode(os.environ)
@@ -325,8 +328,11 @@ def submitted(session: SparkSession) -> Iterator[Handoff]:
 
 
 def take_handoff(spark: SparkSession) -> None:
-    """Make a variable of this process of the Spark setting by which a submitter told what to write,
-    as it does on AWS Glue and on EMR in client mode; a variable that is there stays."""
+    """Copy the submitter's instructions from the Spark setting to this process's environment.
+
+    A submitter uses the setting on AWS Glue and on EMR in client mode. An existing variable is
+    kept.
+    """
     if not os.environ.get(HANDOFF):
         told = spark.conf.get(HANDOFF_SETTING, None)
         if told:

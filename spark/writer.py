@@ -1,12 +1,12 @@
-"""Writer of the data source: the job is opened, tasks upload, the driver commits or aborts.
+"""Writer of the data source: it opens the job, tasks upload, and the driver commits or aborts.
 
-Spark opens it when all stages but the last have run: before any, if the write has no shuffle.
-What the rows were computed from may have been read long before (:mod:`.reading.table_reads`).
+Spark opens it when all stages but the last have run; if the write has no shuffle, before any stage.
+So the rows may be computed from data that was read long before (:mod:`.reading.table_reads`).
 
-Rows and bytes written are in the tasks' logs and in the commit's, not in Spark's metrics: a
-Python data source cannot report any. PySpark 4.3 has no call for it in ``DataSourceArrowWriter``
-or its commit message, and the JVM's side of it (``PythonWrite``) supports only its own custom
-metrics, the rows and bytes exchanged with the Python workers.
+The numbers of rows and bytes written are in the logs of the tasks and the commit, not in Spark's
+metrics: a Python data source cannot report any. PySpark 4.3 has no call for it in
+``DataSourceArrowWriter`` or its commit message, and the JVM's part (``PythonWrite``) supports only
+its own custom metrics, the rows and bytes exchanged with the Python workers.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TaskMessage(WriterCommitMessage):
 
 
 def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -> TableWriter:
-    """Check everything there is to check and open the job. Runs once per write.
+    """Make all checks, and open the job. Runs once for each write.
 
     :raises RefusedError: nothing was written.
     """
@@ -113,10 +113,10 @@ def _opened(table: Table, planned: PlannedJob, freeze: bool) -> TableWriter:
 
 
 class TableWriter(DataSourceArrowWriter):
-    """One open job. Pickled from the planner to every task, and to commit and abort.
+    """Writer of one open job, which Spark pickles for every task, and for commit and abort.
 
     :param freeze: freeze its tasks' workers (:func:`.worker.ease_reuse`).
-    :param by_reads: whether its base is what this application has read.
+    :param by_reads: its read base comes from this application's reads.
     """
 
     def __init__(self, opened: OpenedJob, freeze: bool = True, by_reads: bool = False) -> None:
@@ -125,7 +125,7 @@ class TableWriter(DataSourceArrowWriter):
         self._by_reads = by_reads
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Upload one task's rows; they stay invisible. Runs in a worker, once per attempt."""
+        """Upload one task's rows, which stay invisible. Runs in a worker, once for each attempt."""
         with readable_errors(), self._failures_told():
             return TaskMessage(write_rows(self.opened, self._freeze, iterator))
 
@@ -150,7 +150,7 @@ class TableWriter(DataSourceArrowWriter):
             table = Table(self.opened.root.url)
             progress = CommitProgress(table.root.url)
             try:
-                # A frame that is planned late counts as of its plan.
+                # At the commit: a frame that is planned late reads its state only then.
                 inputs = TableReads.here(table.root.url).log().inputs
                 opened = replace(self.opened, inputs=inputs)
                 done = table.commit(opened, results, len(messages), progress)
@@ -165,10 +165,12 @@ class TableWriter(DataSourceArrowWriter):
             log_retries(logger, done)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Undo the job. Messages of unfinished tasks are ``None``, and those tasks may still be
-        writing; the abort decision makes whatever they leave rubbish that is known as such.
+        """Abort the job.
 
-        :raises OutcomeUnknownError: the job *is* committed, whatever Spark says.
+        Messages of unfinished tasks are ``None``. Those tasks may still be writing; after the abort
+        decision, all that they upload is known to be orphaned.
+
+        :raises OutcomeUnknownError: the job *is* committed, although Spark reports a failure.
         """
         with readable_errors():
             table = Table(self.opened.root.url)
@@ -195,7 +197,10 @@ class TableWriter(DataSourceArrowWriter):
             )
 
     def _tell_if_fenced(self, table: Table) -> None:
-        """Put on record that another process has aborted the job, so that its tasks came late."""
+        """Record as the failure that another process has aborted the job, if this is so.
+
+        Its tasks then came too late.
+        """
         spec = self.opened.spec
         try:
             if table.job_state(self.opened.job) is JobState.ABORTED:

@@ -1,9 +1,9 @@
 """Maker of the class archive that :func:`.launch.jvm_options` uses.
 
-``python -m zero_rename.spark.startup.class_archive`` runs one small Spark application that does
-what small jobs do (read CSV, sort, write and read through a Python data source), and lets its JVM
-write the classes it loaded to the user's cache folder: about 160 MB, in under a minute, once
-per Java and Spark. ``--force`` makes it anew.
+``python -m zero_rename.spark.startup.class_archive`` runs one small Spark application with the
+operations of small jobs (read CSV, sort, write and read through a Python data source), and lets its
+JVM write the classes that it loaded to the user's cache folder: about 160 MB, in under a minute,
+once for each Java and Spark. ``--force`` makes it again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...committer.errors import InvalidInputError
 from .launch import SMALL_JOB_FLAGS, archive_path
 
 _TIMEOUT = 300.0
-#: A stand-alone program: what it does decides which classes the archive holds.
+#: A stand-alone program. Its operations decide which classes the archive holds.
 _TRAINING = """
 import sys
 import pyarrow as pa
@@ -82,8 +82,8 @@ def make(path: Path, training: str = _TRAINING, variables: Mapping[str, str] = o
     """Make the class archive at ``path``; a failed attempt leaves none.
 
     :param training: a program that starts a session; its argument is a folder for its files.
-    :param variables: of its environment.
-    :raises InvalidInputError: Spark or Java failed; the message ends with what they said.
+    :param variables: its environment variables.
+    :raises InvalidInputError: Spark or Java failed; the message ends with their output.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="zero-rename-") as folder:
@@ -125,7 +125,7 @@ def make(path: Path, training: str = _TRAINING, variables: Mapping[str, str] = o
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command. Returns the exit code."""
+    """Run the command. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m zero_rename.spark.startup.class_archive")
     parser.add_argument("--force", action="store_true", help="make it even if it is there")
     options = parser.parse_args(arguments)

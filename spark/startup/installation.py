@@ -1,6 +1,6 @@
-"""Java and Spark as this machine has them: where, of which versions, and the oldest that will do.
+"""Java and Spark on this machine: their folders, their versions, and the oldest ones accepted.
 
-Imports no PySpark: operators that submit Spark applications ask here too.
+Imports no PySpark: operators that submit Spark applications use this module, too.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 
 from ...committer.errors import InvalidInputError
 
-#: What Spark 4 runs on, and what Spark 3.5 does.
+#: The oldest Java for Spark 4, and the oldest for Spark 3.5.
 MIN_JAVA = 17
 _MIN_JAVA_OF_SPARK_3 = 8
-#: For ``save()``: job tags came with Spark 3.5.
+#: The oldest Spark for ``save()``: job tags came with Spark 3.5.
 MIN_SPARK = (3, 5)
-#: For ``format("zero_rename")``: Python data sources came with Spark 4.0, and what this package
-#: uses of them with 4.1.
+#: The oldest Spark for ``format("zero_rename")``: Python data sources came with Spark 4.0, and the
+#: features of them that this package uses with 4.1.
 MIN_DATA_SOURCE = (4, 1)
 MIN_PYARROW = 18
 _SPARK = ".".join(map(str, MIN_SPARK))
@@ -35,18 +35,21 @@ SPARK_REMEDY = f"Use Spark {_SPARK} or later: pip install 'pyspark>={_SPARK}'."
 
 
 def min_java(spark: str | None) -> int:
-    """The oldest Java that a Spark runs on; ``None``: Spark 4, or not known."""
+    """Return the oldest Java that a Spark runs on.
+
+    :param spark: its version; ``None``: not known, which counts as Spark 4.
+    """
     old = spark is not None and numbers(spark)[0] < 4
     return _MIN_JAVA_OF_SPARK_3 if old else MIN_JAVA
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The first numbers of a version, up to three; ``(0,)`` where it has none."""
+    """Return the first numbers of a version, three at most; ``(0,)`` if it has none."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3]) or (0,)
 
 
 def java_command(environ: Mapping[str, str] = os.environ) -> Path:
-    """The ``java`` that Spark's scripts start: ``$JAVA_HOME/bin/java``, else the one on PATH.
+    """Find the ``java`` that Spark's scripts start: ``$JAVA_HOME/bin/java``, else that on PATH.
 
     :raises InvalidInputError: there is none.
     """
@@ -62,10 +65,10 @@ def java_command(environ: Mapping[str, str] = os.environ) -> Path:
 
 @lru_cache(maxsize=8)
 def java_version(java: Path) -> str:
-    """The version of that ``java``, such as ``17.0.15``.
+    """Return the version of a ``java``, such as ``17.0.15``.
 
-    Read from the ``release`` file of its installation, since starting a JVM takes a tenth of a
-    second; asked for where there is no such file.
+    It is read from the ``release`` file of the installation, since starting a JVM takes a tenth of
+    a second. Only without such a file is ``java -version`` run.
 
     :raises InvalidInputError: it does not run.
     """
@@ -88,15 +91,15 @@ def java_version(java: Path) -> str:
 
 
 def pyspark_home() -> Path | None:
-    """The folder of this interpreter's installed ``pyspark``; ``None`` where it has none."""
+    """Return the folder of this interpreter's installed ``pyspark``; ``None`` if it has none."""
     spec = importlib.util.find_spec("pyspark")
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 def spark_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where Spark's jars are: ``$SPARK_HOME``, else inside the installed ``pyspark``.
+    """Return Spark's folder: ``$SPARK_HOME``, else that of the installed ``pyspark``.
 
-    :raises InvalidInputError: there is neither.
+    :raises InvalidInputError: neither exists.
     """
     home = Path(environ["SPARK_HOME"]) if environ.get("SPARK_HOME") else pyspark_home()
     if home is None:
@@ -109,8 +112,10 @@ def spark_home(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def versions_in(home: Path) -> tuple[str, str] | None:
-    """The versions of the Python files and of the jars in the folder of a ``pyspark``; ``None``
-    where it has no jars, as in Spark's own archive and in pyspark-client alone."""
+    """Return the versions of the Python files and of the jars in the folder of a ``pyspark``.
+
+    ``None`` if it has no jars, as in Spark's own archive and in pyspark-client alone.
+    """
     jars = [path.name for path in home.glob("jars/spark-core_*.jar")]
     python = home / "version.py"
     if not jars or not python.is_file():
@@ -120,14 +125,16 @@ def versions_in(home: Path) -> tuple[str, str] | None:
 
 
 def hadoop_version(home: Path) -> str:
-    """The version of the Hadoop among a Spark's jars; ``""`` where they do not say it, as in a
-    build without Hadoop."""
+    """Return the version of the Hadoop among a Spark's jars.
+
+    ``""`` if they do not show it, as in a build without Hadoop.
+    """
     found = [path.stem for path in home.glob("jars/hadoop-client-api-*.jar")]
     return found[0].removeprefix("hadoop-client-api-") if found else ""
 
 
 def spark_version(home: Path) -> str | None:
-    """The version of the Spark in a folder; ``None`` where nothing there says it.
+    """Return the version of the Spark in a folder; ``None`` if nothing there shows it.
 
     A Spark that pip installed has no RELEASE file, and a distribution no metadata.
     """

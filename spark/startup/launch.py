@@ -1,18 +1,18 @@
-"""Starting Spark quickly for small jobs: JVM flags, a class archive, and a quick Python.
+"""Quick start of Spark for small jobs: JVM flags, a class archive, and a quick Python.
 
-A cold PySpark process with one small write spends its time on starting, not on the write:
+A cold PySpark process with one small write spends its time on the start, not on the write:
 
-* the JVM on loading and verifying Spark's classes and on compiling them well. Neither pays off in
-  a job of a few seconds. ``-XX:TieredStopAtLevel=1`` stops at the quick compiler,
+* The JVM loads and verifies Spark's classes and compiles them with optimisation. Neither pays off
+  in a job of a few seconds. ``-XX:TieredStopAtLevel=1`` stops at the quick compiler,
   ``-XX:+UseSerialGC`` saves the collector's threads, and a class data archive (JEP 350,
   ``-XX:SharedArchiveFile``) holds the classes parsed and verified.
   ``python -m zero_rename.spark.startup.class_archive`` makes it; :func:`jvm_options` uses it.
-* about sixteen Python processes, for one write and one read, on compiling PySpark: Spark puts
-  ``pyspark.zip`` first on their path, and Python keeps no compiled modules of a zip. Where PySpark
-  is installed for the workers' Python, they can do without: :func:`worker_python`.
+* About sixteen Python processes, for one write and one read, compile PySpark: Spark puts
+  ``pyspark.zip`` first on their path, and Python keeps no compiled modules of a zip. If PySpark
+  is installed for the workers' Python, they do not need the zip: :func:`worker_python`.
 
-The archive fits only the JVM, Spark and class path it was made with: its file name carries all
-three. One that does not fit is ignored by the JVM, never an error.
+The archive fits only the JVM, Spark and class path that it was made with: its file name contains
+all three. The JVM ignores an archive that does not fit, without an error.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pathlib import Path
 
 from .installation import java_command, java_version, pyspark_home, spark_home
 
-#: For jobs of seconds. Long jobs are better off with the JVM's own choice.
+#: Flags for jobs of seconds. Long jobs are faster with the JVM's own choice.
 SMALL_JOB_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """The user's cache folder for this package (not created)."""
+    """Return the user's cache folder for this package, without creating it."""
     if environ.get("XDG_CACHE_HOME"):
         base = Path(environ["XDG_CACHE_HOME"])
     elif sys.platform == "darwin":
@@ -43,7 +43,7 @@ def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def archive_path() -> Path:
-    """Where the class archive for this Java and this Spark is, or would be."""
+    """Return the path of the class archive for this Java and this Spark. It may not exist yet."""
     import pyspark
 
     java, home = java_command(), spark_home()
@@ -55,12 +55,12 @@ def archive_path() -> Path:
 
 
 def jvm_options(archive: bool = True) -> str:
-    """JVM flags for small jobs, for ``spark.driver.extraJavaOptions``.
+    """Return JVM flags for small jobs, for ``spark.driver.extraJavaOptions``.
 
     That setting is read when the JVM starts: give it to the session's builder before the first
     session of the process, to ``spark-submit --conf``, or in a properties file.
 
-    :param archive: use the class archive where it has been made.
+    :param archive: use the class archive if it has been made.
     :raises InvalidInputError: there is no Java.
     """
     flags = archive_flags(archive_path()) if archive else ()
@@ -68,7 +68,7 @@ def jvm_options(archive: bool = True) -> str:
 
 
 def archive_flags(path: Path) -> tuple[str, ...]:
-    """JVM flags that use a class archive; none where there is none."""
+    """Return the JVM flags that use a class archive; empty if the archive does not exist."""
     if not path.is_file():
         return ()
     return (f"-XX:SharedArchiveFile={path}", "-Xshare:auto", *_QUIET.split())
@@ -92,12 +92,13 @@ exec {python} "$@"
 
 
 def worker_python() -> str:
-    """A Python for ``PYSPARK_PYTHON`` whose workers start quickly: this interpreter, behind a
-    small script in the user's cache folder that takes ``pyspark.zip`` off their path.
+    """Return a Python for ``PYSPARK_PYTHON`` whose workers start quickly.
 
-    Where Spark is not this interpreter's own installed PySpark, it is the interpreter itself.
-    The gain needs PySpark's modules to be compiled: pip does that when it installs, ``uv pip
-    install`` with ``--compile-bytecode``, and Python when it first imports them.
+    It is a small script in the user's cache folder that removes ``pyspark.zip`` from the workers'
+    path and starts this interpreter. If Spark is not this interpreter's own installed PySpark, it
+    is the interpreter itself. Workers start faster only if PySpark's modules are compiled: pip does
+    that when it installs, ``uv pip install`` with ``--compile-bytecode``, and Python when it first
+    imports them.
     """
     home = pyspark_home()
     if os.name != "posix" or home is None or spark_home().resolve() != home.resolve():

@@ -1,8 +1,8 @@
-"""Checks of Java, Spark and the workers' Python, each with the remedy Spark does not name.
+"""Checks of Java, Spark and the workers' Python, each with the remedy that Spark does not name.
 
-Spark itself says ``JAVA_GATEWAY_EXITED`` where there is no Java, and ``DATA_SOURCE_NOT_FOUND``
-where the Python of its workers lacks this package. Imports no PySpark: operators that submit
-applications use these checks too.
+Spark itself says ``JAVA_GATEWAY_EXITED`` if there is no Java, and ``DATA_SOURCE_NOT_FOUND``
+if the Python of its workers does not have this package. Imports no PySpark: operators that submit
+applications use these checks, too.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ logger = logging.getLogger("zero_rename.spark.startup.preflight")
 #: Spark's module for Hadoop's committers, as a jar or by its coordinates, with its version.
 _CLOUD_MODULE = re.compile(r"spark-hadoop-cloud_[0-9.]+[-:]([0-9]+(?:\.[0-9]+)*)")
 #: The first version of it that replaces partitions dynamically (SPARK-56588), and the first Spark
-#: that takes its protocol without being told (SPARK-47618).
+#: that uses its protocol without a setting (SPARK-47618).
 _REPLACES, _CHOOSES = (4, 2), (4, 1)
 #: Settings that put jars on the driver's class path.
 _JARS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
-#: Applications that were warned, by their ids.
+#: Ids of the applications that were warned.
 _warned: set[str | None] = set()
 #: The newest Spark that the tests run on.
 _TESTED = "4.3"
@@ -62,13 +62,13 @@ _MISSING = (
 
 
 def check_environment(environ: Mapping[str, str] = os.environ) -> None:
-    """Check what a Spark application with this package needs, before it is started.
+    """Check this machine's Java, Spark and Python before a Spark application is started.
 
-    For scripts, and for operators that submit them: takes about two seconds, most of it for
-    starting the workers' Python.
+    For scripts, and for operators that submit them. It takes about two seconds, mostly to start the
+    workers' Python.
 
-    :param environ: the environment Spark will be started with.
-    :raises InvalidInputError: one paragraph with the remedy.
+    :param environ: the environment that Spark will be started with.
+    :raises InvalidInputError: something is missing or too old; one paragraph with the remedy.
     """
     check_versions()
     check_java(environ, _version("pyspark", _TESTED))
@@ -94,7 +94,7 @@ def check_versions() -> None:
 
 
 def check_data_source_versions() -> None:
-    """The same, for ``format("zero_rename")``, which needs a newer Spark than ``save()``.
+    """Check the versions for ``format("zero_rename")``, which needs a newer Spark than ``save()``.
 
     :raises InvalidInputError: one is missing or too old.
     """
@@ -110,7 +110,7 @@ def check_data_source_versions() -> None:
 
 
 def check_spark(home: Path) -> str | None:
-    """Check the Spark in a folder. Returns its version, where anything there says it.
+    """Check the Spark in a folder. Returns its version; ``None`` if nothing there shows it.
 
     :raises InvalidInputError: it is too old.
     """
@@ -121,9 +121,12 @@ def check_spark(home: Path) -> str | None:
 
 
 def warn_of_overwrites(session: SparkSession) -> None:
-    """Warn, once an application, where Spark's own dynamic overwrites append: with Hadoop's jars on
-    the class path Spark takes their protocol for every file system, and on those without one of
-    their committers it adds the new rows and leaves the old ones."""
+    """Warn, once for each application, if Spark's own dynamic overwrites append.
+
+    With Hadoop's jars on the class path, Spark uses their protocol for every file system. On file
+    systems without one of their committers, an overwrite then adds the new rows and leaves the old
+    ones.
+    """
     protocol = session.conf.get(COMMIT_PROTOCOL_KEY, None)
     application = session.conf.get("spark.app.id", None)
     at_start = session.conf.get(f"spark.hadoop.{REJECT_KEY}", None)
@@ -137,10 +140,10 @@ def warn_of_overwrites(session: SparkSession) -> None:
 
 
 def warn_of_jars(home: Path | None, conf: Mapping[str, Any]) -> None:
-    """The same before an application is submitted, as far as jars can be seen.
+    """Warn of overwrites that append before an application is submitted, if its jars show this.
 
-    :param home: of the Spark that is started; ``None``: not known.
-    :param conf: its settings, those of jars and packages among them.
+    :param home: the folder of the Spark that is started; ``None``: not known.
+    :param conf: its settings, including those of jars and packages.
     """
     version = None if home is None else spark_version(home)
     magic = f"spark.hadoop.{MAGIC_KEY}"
@@ -155,7 +158,7 @@ def warn_of_jars(home: Path | None, conf: Mapping[str, Any]) -> None:
 
 
 def _appends(jars: str) -> bool:
-    """Whether the module among some jars is one that appends."""
+    """Return whether some jars contain a version of Spark's module whose overwrites append."""
     found = _CLOUD_MODULE.search(jars)
     return found is not None and numbers(found[1])[:2] < _REPLACES
 
@@ -173,14 +176,14 @@ def _warn(found: str) -> None:
 
 
 def _jar_of(session: SparkSession, name: str) -> str | None:
-    """The jar that a class comes from; ``None`` where that cannot be seen."""
+    """Return the jar that a class comes from; ``None`` if that cannot be seen."""
     java: Any = session
     if getattr(java, "_jsparkSession", None) is None:
         return None
     try:
         found = java._jvm.org.apache.spark.util.Utils.classForName(name, False, False)
         place = found.getProtectionDomain().getCodeSource().getLocation().toString()
-    except Exception as error:  # Of py4j: a platform may let Python call few of Java's classes.
+    except Exception as error:  # By py4j: a platform may let Python call few Java classes.
         logger.debug("where %s comes from cannot be seen: %s", name, error)
         return None
     return place.rpartition("/")[2]
@@ -196,8 +199,11 @@ def _refuse_old_spark(name: str, version: str) -> None:
 
 
 def _refuse_two_versions(home: Path | None) -> None:
-    """Refuse pyspark's jars below the Python files of another pyspark-client, which pip installs
-    to the same folder. Under spark-submit the files are those of Spark's own archive."""
+    """Refuse a folder with pyspark's jars and the Python files of another pyspark-client version.
+
+    pip installs both to the same folder. Under spark-submit, the Python files are those of Spark's
+    own archive.
+    """
     found = versions_in(home) if home is not None else None
     if found is not None and numbers(found[0]) != numbers(found[1]):
         python, jars = found
@@ -250,7 +256,7 @@ def check_java(environ: Mapping[str, str] = os.environ, spark: str | None = None
 
 
 def _is_this_python(path: str) -> bool:
-    """Whether a path is this interpreter under any of its names, or starts it."""
+    """Return whether a path is this interpreter, under any of its names, or a script for it."""
     if path == worker_python_script():
         return True
     here = os.path.abspath(sys.executable)
@@ -259,10 +265,10 @@ def _is_this_python(path: str) -> bool:
 
 
 def missing_packages(python: str, packages: Sequence[str], remedy: str) -> list[str]:
-    """Those of some packages that an interpreter cannot import.
+    """Return the packages that an interpreter cannot import.
 
     :param remedy: for the error.
-    :raises InvalidInputError: it does not run.
+    :raises InvalidInputError: the interpreter does not run.
     """
     answer = _run_python(python, _MISSING, *packages, environ=os.environ, remedy=remedy)
     if answer.returncode != 0:
@@ -291,7 +297,7 @@ def _does_not_run(python: str, cause: str, remedy: str) -> InvalidInputError:
 def check_worker_python(environ: Mapping[str, str] = os.environ) -> None:
     """Check that Spark's workers on this machine have this package and this Python version.
 
-    :raises InvalidInputError: not found, another version, or something is missing there.
+    :raises InvalidInputError: their Python is not found, has another version, or lacks a package.
     """
     named = environ.get("PYSPARK_PYTHON") or "python3"
     found = shutil.which(named, path=environ.get("PATH"))
