@@ -217,7 +217,7 @@ class Handoff:
     def decode(environ: Mapping[str, str]) -> Handoff:
         """Read the hand-off from an environment.
 
-        Empty variables count as absent. A variable of its own wins over the same one in
+        Empty variables count as absent. A variable that is set wins over its value in
         :data:`HANDOFF`.
 
         :raises InvalidInputError: a variable has an invalid value.

@@ -73,8 +73,8 @@ class OnConflict(StrEnum):
     FAIL = "fail"
     #: The job commits after the other one: a replace also replaces the other job's files.
     LAST_WINS = "last_wins"
-    #: The job commits after a job of an older run, and gives way to a job of a newer run, at any
-    #: time that it loaded the partition: see :mod:`.run_rank`. For runs of equal rank, as *fail*.
+    #: The job commits after a job of an older run, and gives way to a job of a newer run, no matter
+    #: when that run loaded the partition: see :mod:`.run_rank`. For runs of equal rank, as *fail*.
     NEWEST_RUN = "newest_run"
 
 
@@ -95,7 +95,7 @@ class SuccessMarkers(StrEnum):
     PARTITION_AND_TABLE = "partition_and_table"
     #: The table's root.
     TABLE = "table"
-    #: None.
+    #: Nowhere.
     NONE = "none"
 
 
@@ -129,8 +129,8 @@ class SchemaMode(StrEnum):
     #: The table gets the columns that only the job has, and the job's wider types. Columns that the
     #: job lacks are null in its files.
     MERGE = "merge"
-    #: The job's columns replace the table's, with any difference. Only in a replace of the whole
-    #: table.
+    #: The job's columns replace the table's; they need not be compatible. Only in a replace of the
+    #: whole table.
     OVERWRITE = "overwrite"
 
 
@@ -532,7 +532,7 @@ def check_superseded(on_conflict: OnConflict, on_superseded: OnSuperseded, undon
     """Refuse ``on_superseded=skip`` without ``on_conflict=newest_run``.
 
     :param undone: what has not happened, for the error: ``nothing was sent``.
-    :raises InvalidInputError: the two are given together.
+    :raises InvalidInputError: the first is given without the second.
     """
     if on_conflict is not OnConflict.NEWEST_RUN and on_superseded is OnSuperseded.SKIP:
         raise InvalidInputError(

@@ -290,7 +290,8 @@ class TableRoot:
     def index_part_key(self, write_id: str) -> str:
         """Return the key of an object of the index.
 
-        The object is Parquet. Its name does not end so, since its rows are not the table's data.
+        The object is Parquet. Its name does not end in ``.parquet``, since its rows are not data of
+        the table.
         """
         return self._control("index", f"{write_id}.index")
 

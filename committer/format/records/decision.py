@@ -164,10 +164,10 @@ class Decision:
         processes from deciding the job anew.
     :param inputs: what its rows were computed from, and by which version of their program.
     :param change_reads: for a merge, an update or a deletion: what it read of the table.
-    :param narrows: the run's job before, if this job makes only some of its partitions again. What
-        the former job wrote to the others, and is still there, belongs to the run. ``None``: this
-        job makes all of them.
-    :param left_out: the number of rows of those others that were computed and not written.
+    :param narrows: the run's job before this one, if this job makes only some of that job's
+        partitions again. What the former job wrote to the others, and is still there, belongs to
+        the run. ``None``: this job makes all of them.
+    :param left_out: the number of rows for those others that were computed and not written.
     :param superseded: partitions that the job was to write and left out because newer runs had
         loaded them, each with the job that wrote it last.
     :param on_conflict: the job's policy for partitions that another job had changed.

@@ -190,7 +190,10 @@ class PartitionHead:
 
 @dataclass(frozen=True)
 class HeadState:
-    """A head that was read or written, with its ETag; ``None``: no object is there yet."""
+    """A head that was read or written, with its ETag.
+
+    :param etag: ``None``: no object is there yet.
+    """
 
     slot: Slot
     head: PartitionHead

@@ -140,8 +140,8 @@ class RunConflict:
     :param runs: its runs, oldest first.
     :param cause: the clearest of its causes.
     :param found_at: when a search found it, by the store's clock.
-    :param version: the partition's version at that search. A settlement is refused if it has moved.
-        0 with Hadoop's committers.
+    :param version: the partition's version at that search. A settlement is refused if the partition
+        has moved since. 0 with Hadoop's committers.
     :param settlement: the last settlement that was tried; ``None``: none was.
     """
 

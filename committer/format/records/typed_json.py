@@ -226,7 +226,7 @@ def _object(name: Any, kind: Any) -> _Form:
 
 
 def _kept(value: Any, _: Any, deep: int = 1) -> Any:
-    """Check any JSON value and return it as it can be written again."""
+    """Check that a JSON value of any kind can be written again, and return it."""
     if deep > _DEEPEST:
         raise Unfit(f"is nested more than {_DEEPEST} deep")
     if isinstance(value, dict):

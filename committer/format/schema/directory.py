@@ -3,11 +3,11 @@
 Files lie in Hive-style directories, at the root, or elsewhere. Partition directories make the
 layout; without any, the files at the root do. Files at the root beside partitions, and files below
 directories at the root that are not ``column=value``, do not belong to the table. They are *stray*:
-tolerated, named, never read. So is a file in any place whose name shows that it is not Parquet.
+tolerated, named, never read. A file whose name shows that it is not Parquet is stray in any place.
 
-A directory within a partition may not be a partition directory itself
-(``day=1/HIVE_UNION_SUBDIR_1``). Spark and Hive read its rows as that partition's
-(``PartitioningUtils.parsePartition``). Here it is a contradiction: ignoring it would lose its rows.
+Some directories within a partition are not partition directories (``day=1/HIVE_UNION_SUBDIR_1``).
+Spark and Hive read their rows as that partition's (``PartitioningUtils.parsePartition``). Here such
+a directory is a contradiction: to ignore it would lose its rows.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def lacked_of(schema: pa.Schema) -> tuple[str, ...]:
 
 
 def lacking(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
-    """Mark columns of a schema as such that files may lack."""
+    """Mark these columns of a schema as later ones, which files may lack."""
     fields = [_later(field) if field.name in names else field for field in schema]
     return pa.schema(fields, metadata=schema.metadata)
 

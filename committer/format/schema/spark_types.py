@@ -46,7 +46,7 @@ def is_variant(kind: pa.DataType) -> bool:
 def in_own_types(schema: pa.Schema, table: pa.Schema) -> pa.Schema:
     """Give columns that come from Spark the types of the table's columns.
 
-    Only types in which Spark reads the table's columns are changed.
+    A type is changed only if it is the one in which Spark reads the table's column.
 
     :param schema: Spark's columns, normalised and named like the table's.
     :param table: the table's schema.
