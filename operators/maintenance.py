@@ -1,4 +1,4 @@
-"""Maintenance: settle interrupted jobs, and abort the uploads that nobody will complete."""
+"""Operators for maintenance: interrupted jobs, orphaned uploads, and all tables of a connection."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 #: Destinations in a report by XCom, which lies in Airflow's database.
 _MOST = 100
 _NO_JOBS = "no open jobs"
-#: The URL of a destination, and what treats it and returns a report with its ``table``.
+#: The URL of a destination, and a function that treats it and returns a report with its ``table``.
 Step = tuple[str, Callable[[], dict[str, Any]]]
-#: Uploads in one message of the log.
+#: The most uploads in one message of the log.
 _LINES = 1000
 
 
 class _Maintenance(TaskArguments, BaseOperator):
-    """What all maintenance is told."""
+    """Base of the maintenance operators: the arguments that all of them have."""
 
     template_fields: Sequence[str] = (
         *("tables", "apply", "patience", "catalog", "zero_rename_conn_id"),
@@ -84,15 +84,15 @@ class _Maintenance(TaskArguments, BaseOperator):
 
     @property
     def _ask(self) -> Callable[[TryRecord], JobLiveness | None]:
-        """Tells what has become of an S3A try, by the state of its task."""
+        """Function that returns the liveness of an S3A attempt, by the state of its task."""
         from ..provider.task_states import task_states
 
         return task_states(self._ti)
 
     def _catalog(self, hook: ZeroRenameHook, tables: Sequence[Table]) -> str:
-        """Where the tables are registered, once their jobs are settled; empty: nowhere.
+        """Return the catalog in which tables are registered after their recovery; empty: in none.
 
-        :raises InvalidInputError: it is no such place, or a single table's.
+        :raises InvalidInputError: an invalid URL, or the URL of one table for several tables.
         """
         catalog = hook.catalog_of(self.catalog)
         if catalog:
@@ -101,7 +101,7 @@ class _Maintenance(TaskArguments, BaseOperator):
 
 
 class _Purging(_Maintenance):
-    """Maintenance of destinations of every committer, that may abort foreign uploads too."""
+    """Base of maintenance for all committers that may also abort foreign uploads."""
 
     template_fields: Sequence[str] = (
         *_Maintenance.template_fields,
@@ -132,7 +132,10 @@ class _Purging(_Maintenance):
         self.note_arguments()
 
     def _order(self, hook: ZeroRenameHook) -> PurgeOrder:
-        """:raises InvalidInputError: arguments that cannot be right."""
+        """Build the order for the purge from the arguments.
+
+        :raises InvalidInputError: invalid arguments.
+        """
         from ..maintenance.purging import PurgeOrder
 
         return PurgeOrder(
@@ -145,7 +148,7 @@ class _Purging(_Maintenance):
         )
 
     def _residue(self, jobs: Collection[SettledJob]) -> ResidueReport:
-        """Look for what dead drivers left outside the store, once their jobs are settled."""
+        """Find files that dead drivers left outside the store, after their jobs were settled."""
         from ..maintenance.residue import find_residue, residue_lines
 
         found = find_residue(self.staging, self.buffer_dir, jobs, self.apply)
@@ -154,9 +157,9 @@ class _Purging(_Maintenance):
         return found
 
     def _foreign_age(self, hook: ZeroRenameHook) -> float | None:
-        """Seconds from which foreign uploads are aborted; ``None`` leaves them.
+        """Return the age in seconds from which foreign uploads are aborted; ``None``: keep them.
 
-        :raises InvalidInputError: an age without ``foreign``, or one below the floor.
+        :raises InvalidInputError: an age without ``foreign``, or an age below the floor.
         """
         if self.older_than is not None and not self.foreign:
             raise InvalidInputError(
@@ -179,15 +182,17 @@ class _Purging(_Maintenance):
 
 
 class _TableMaintenance(_Maintenance):
-    """Does something to several tables; one that fails does not keep the others from it, nor those
-    below the same folder."""
+    """Base of maintenance that treats several tables.
+
+    If one fails, the others are treated all the same, also those below the same folder.
+    """
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Treat every table, then fail if one of them failed.
 
-        :return: ``tables``: one report a destination, each with its ``table``.
-        :raises AirflowFailException: a call that no retry can mend.
-        :raises Exception: the first error met, with the others as notes.
+        :return: ``tables``: a report for each destination, with its ``table``.
+        :raises AirflowFailException: an error that a retry cannot help.
+        :raises Exception: the first error, with the others as notes.
         """
         self._ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
         reports: list[dict[str, Any]] = []
@@ -204,7 +209,7 @@ class _TableMaintenance(_Maintenance):
         if not self.apply:
             self.log.warning("Nothing is changed, only reported: apply=True acts.")
         for table in tables:
-            # A folder may hold several destinations, none of which waits for the others.
+            # A folder may hold several destinations: if one fails, the others are still treated.
             with self._noting(table.root.url, errors):
                 for url, treat in self._steps(table, hook):
                     with self._noting(url, errors):
@@ -221,7 +226,7 @@ class _TableMaintenance(_Maintenance):
 
     @contextmanager
     def _noting(self, url: str, errors: list[Exception]) -> Iterator[None]:
-        """Note the error of the block, for when everything else is treated."""
+        """Keep the error of the block, to raise it after everything else was treated."""
         try:
             yield
         except ZeroRenameError as error:
@@ -232,11 +237,14 @@ class _TableMaintenance(_Maintenance):
             errors.append(error)
 
     def _check(self, hook: ZeroRenameHook) -> None:
-        """:raises InvalidInputError: an argument that cannot be right."""
+        """Check the arguments of a subclass.
+
+        :raises InvalidInputError: an invalid argument.
+        """
 
     @abstractmethod
     def _steps(self, table: Table, hook: ZeroRenameHook) -> Sequence[Step]:
-        """:returns: what treats each destination there, and its URL."""
+        """Return a step for each destination at a table's root or below it."""
 
     def _failures(self, report: dict[str, Any]) -> list[ZeroRenameError]:
         failed = (
@@ -253,8 +261,10 @@ class _TableMaintenance(_Maintenance):
 
 
 def _registered(hook: ZeroRenameHook, report: Mapping[str, Any], catalog: str) -> dict[str, Any]:
-    """Tell a catalog of a table whose jobs are settled; return what it was told. A destination of
-    Hadoop's committers and a directory have no record of columns and partitions to register.
+    """Register a table in a catalog after its jobs were settled; return the changes there.
+
+    A destination of Hadoop's committers and a plain directory are left out: they have no record of
+    columns and partitions.
 
     :param report: of the destination.
     """
@@ -273,7 +283,7 @@ def _registered(hook: ZeroRenameHook, report: Mapping[str, Any], catalog: str) -
 
 
 def _of_hadoop(table: Table) -> TableNotFoundError | None:
-    """Build the error for a destination of Hadoop's committers; ``None``: it is none."""
+    """Build the error for a destination of Hadoop's committers; ``None`` for any other table."""
     from ..maintenance.destinations import destination_at
 
     if not table.run(destination_at(table.root)).is_s3a:
@@ -288,23 +298,23 @@ def _of_hadoop(table: Table) -> TableNotFoundError | None:
 
 
 class RecoverJobsOperator(_TableMaintenance):
-    """Settle interrupted jobs: apply committed ones, finish aborted ones, fence dead ones.
+    """Finish or abort interrupted jobs: apply committed, clean up aborted, and fence dead ones.
 
-    Reports by default: ``apply=True`` acts. Safe beside running jobs: those that send heartbeats
-    are left alone. Jobs in Delta tables send none, and are left for as long as they may take.
-    Returns (XCom) ``tables``, each with ``kind`` (``table`` or ``delta``), ``recovered`` (``job``,
-    ``outcome``, ``detail``) and ``failed``; and ``catalog``, what the catalog was told after that:
-    what a load could not register is registered here.
+    By default it only reports; ``apply=True`` acts. It is safe beside running jobs: jobs that send
+    heartbeats are not touched. Jobs in Delta tables send none; they are not touched for as long as
+    a job may take. Returns (XCom) ``tables``, each with ``kind`` (``table`` or ``delta``),
+    ``recovered`` (``job``, ``outcome``, ``detail``), ``failed``, and ``catalog``, the changes in
+    the catalog: a table that a load could not register is registered here.
 
-    :param tables: one table or several, whole or below the connection's table root.
+    :param tables: one table or several, by URL or by name below the connection's table root.
         (templated)
     :param apply: act; ``False`` only reports what would be done. (templated)
-    :param patience: seconds (or a timedelta) an undecided job may be silent before it is
+    :param patience: seconds (or a timedelta) without a heartbeat after which an undecided job is
         declared dead; ``None`` takes each job's own. In a Delta table it counts from the job's
-        opening: give none there while a job may be at work. (templated)
-    :param catalog: where the tables are registered: ``glue://database``, or ``glue://database/table``
-        for a single one; ``None``: the connection's; ``""``: nowhere. Delta tables that another
-        engine has made are left to that engine. (templated)
+        opening: leave it out there while a job may be at work. (templated)
+    :param catalog: the catalog in which the tables are registered: ``glue://database``, or
+        ``glue://database/table`` for a single one; ``None``: the connection's; ``""``: none. Delta
+        tables that another engine has made are left to that engine. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -333,45 +343,49 @@ class RecoverJobsOperator(_TableMaintenance):
 
 
 class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
-    """Settle interrupted jobs of whichever committer, then abort the multipart uploads that nobody
-    will complete; of tables of this package, remove runs' failures and lists of files that nobody
-    needs any more, too, and of Delta tables that this package has made, files that no version
-    within the retention names (``removed``). Of another engine's Delta table nothing is removed.
+    """Finish or abort interrupted jobs of all committers, then abort orphaned multipart uploads.
 
-    Reports by default: ``apply=True`` acts. What belongs to a job is judged by its records alone,
-    whatever its age: this package's by theirs, those of Hadoop's committers by their ledger, their
-    tasks' states, their heartbeats and their pending files. Uploads of which no job is known are
-    aborted only with ``foreign=True`` and by age. Returns (XCom) ``tables``, a report for each
-    destination, with ``kind`` (``table``, ``delta``, ``s3a``, ``table and s3a`` or ``directory``),
-    ``recovered`` (``job``, ``committer``, ``outcome``, ``detail``), ``failed``, ``uploads``
-    (``key``, ``upload_id``, ``job``, ``initiated``, ``age``, ``bytes``, ``action``, ``reason``;
-    100 at most, those that could not be aborted first), ``uploads_left_off``, ``aborted``,
-    ``kept``, ``would_abort``, ``removed``, ``would_remove``, ``failed_uploads`` and ``catalog``.
-    Besides ``residue``, what dead drivers left outside the store (``path``, ``job``, ``bytes``,
-    ``age``, ``action``, ``reason``; 100 at most), ``residue_left_off``, and ``unreachable``,
-    folders that cannot be looked at from the worker.
-    Fails when an upload is still listed after it was aborted, or a job could not be settled.
+    In tables of this package it also removes old records of runs' failures, and lists of files that
+    no head names any more. In Delta tables that this package has made, it removes files that no
+    version within the retention names (``removed``). In another engine's Delta table it removes
+    nothing.
 
-    :param tables: one table or several, whole or below the connection's table root: tables of this
-        package, destinations of Hadoop's committers, with or without a record of their runs, and
-        directories, of which all that lies below is purged. (templated)
+    By default it only reports; ``apply=True`` acts. The uploads and files of a job are judged by
+    the job's records alone, not by their age: jobs of this package by its records; jobs of Hadoop's
+    committers by their ledger, their tasks' states, their heartbeats and their pending files.
+    Uploads without a known job are aborted only with ``foreign=True``, and by age.
+
+    Returns (XCom) ``tables``, a report for each destination, with ``kind`` (``table``, ``delta``,
+    ``s3a``, ``table and s3a`` or ``directory``), ``recovered`` (``job``, ``committer``,
+    ``outcome``, ``detail``), ``failed``, ``uploads`` (``key``, ``upload_id``, ``job``,
+    ``initiated``, ``age``, ``bytes``, ``action``, ``reason``; at most 100, those that could not be
+    aborted first), ``uploads_left_off``, ``aborted``, ``kept``, ``would_abort``, ``removed``,
+    ``would_remove``, ``failed_uploads`` and ``catalog``. It also returns ``residue``, files that
+    dead drivers left outside the store (``path``, ``job``, ``bytes``, ``age``, ``action``,
+    ``reason``; at most 100), ``residue_left_off``, and ``unreachable``, folders that the worker
+    cannot read. It fails if an upload is still listed after it was aborted, or a job could not be
+    settled.
+
+    :param tables: one table or several, by URL or by name below the connection's table root: tables
+        of this package; destinations of Hadoop's committers, with or without a record of their
+        runs; and directories, in which everything below is purged. (templated)
     :param apply: act; ``False`` only reports what would be done. (templated)
     :param foreign: abort foreign uploads too. (templated)
-    :param older_than: their least age, seconds or a timedelta; ``None`` takes the connection's,
-        else ``[zero_rename] purge_older_than_hours``. Below ``[zero_rename]
-        purge_floor_hours`` it is refused. (templated)
-    :param patience: as in :class:`RecoverJobsOperator`; of Delta tables only 0 counts, which says
-        that no job is at work. (templated)
-    :param s3a_patience: seconds (or a timedelta) of silence after which a job of Hadoop's
-        committers that no run's record names counts as dead. Longer than the longest task: one
-        that writes a file is silent. ``None``: such a job stays unknown, and is left.
-        (templated)
-    :param staging: where the directory and partitioned committers keep their pending sets
-        (``fs.s3a.committer.staging.tmp.path``), as a path on the worker or an ``hdfs://`` URL.
-        Without it, a job of theirs that died is left to a person. (templated)
-    :param buffer_dir: folders of the worker on which S3A buffers files (``fs.s3a.buffer.dir``),
-        separated by commas. What dead drivers left there is reported, and folders of tasks whose
-        job this task has settled are removed with ``apply=True``. (templated)
+    :param older_than: the least age of foreign uploads, in seconds or as a timedelta; ``None``
+        takes the connection's, else ``[zero_rename] purge_older_than_hours``. An age below
+        ``[zero_rename] purge_floor_hours`` is refused. (templated)
+    :param patience: as in :class:`RecoverJobsOperator`; for Delta tables only 0 has an effect: it
+        says that no job is at work. (templated)
+    :param s3a_patience: seconds (or a timedelta) without a sign of life after which a job of
+        Hadoop's committers that no run's record names counts as dead. It must be longer than the
+        longest task, since a task that writes a file gives no sign. ``None``: the state of such a
+        job stays unknown, and it is not touched. (templated)
+    :param staging: the folder in which the directory and partitioned committers keep their pending
+        sets (``fs.s3a.committer.staging.tmp.path``), as a path on the worker or an ``hdfs://`` URL.
+        Without it, a dead job of theirs needs action by a person. (templated)
+    :param buffer_dir: folders of the worker in which S3A buffers files (``fs.s3a.buffer.dir``),
+        separated by commas. Files that dead drivers left there are reported. With ``apply=True``,
+        folders of tasks whose job was settled here are removed. (templated)
     :param catalog: as in :class:`RecoverJobsOperator`. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
@@ -379,9 +393,10 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
     _settled: list[SettledJob]
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """As :meth:`_TableMaintenance.execute`, and look for residue last.
+        """Treat every table, then search for files that dead drivers left outside the store.
 
         :return: ``tables``, ``residue``, ``residue_left_off`` and ``unreachable``.
+        :raises AirflowFailException: as :meth:`_TableMaintenance.execute`.
         """
         from ..maintenance.residue import as_report
 
@@ -413,7 +428,7 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
         if not found.counts:
             self.log.info("%s\nno multipart uploads", table.root.url)
         if place.is_directory and not (place.others or found.counts or found.jobs):
-            # Its name may be a slip, by which nobody would ever purge the table.
+            # The name may be a typing error; then the intended table would never be purged.
             self.log.warning("%s: %s", table.root.url, NOTHING)
         counts = {str(action): found.counts[action] for action in ORDER}
         failed = counts.pop("failed")
@@ -429,7 +444,7 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
         }
 
     def _log_entries(self, table: Table, entries: Sequence[PurgedEntry]) -> None:
-        """The whole list, in pieces: one message of a hundred thousand lines suits no log."""
+        """Log the whole list, in several messages: it may have a hundred thousand lines."""
         header = ("action", "initiated", "bytes", "job", "key", "reason")
         for start in range(0, len(entries), _LINES):
             rows = [
@@ -447,38 +462,40 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
 
 
 class MaintainTablesOperator(_Purging):
-    """Look after all tables of a connection, whichever committer writes them: recover, purge and
-    verify; of tables of this package also gc, index, and register them where their loads do; of
-    Delta tables that this package has made, a checkpoint that is due. Another engine's Delta table
-    is named, and left to it.
+    """Maintain all tables of a connection, with any committer: recover, purge and verify.
 
-    Reports by default: ``apply=True`` acts. The summary is logged and returned (XCom):
-    ``tables`` (100 at most: ``kind``; ``jobs``, ``uploads``, ``findings``, ``conflicts`` counted;
-    ``catalog``, ``person``, ``again`` and ``notes`` with 20 sentences each and ``left_off``),
-    ``tables_left_off``, ``person`` (how many things need one), ``again`` and, as in
-    :class:`PurgeStaleUploadsOperator`, ``residue``. The XCom ``markdown``
-    has it as a page. Both are there also where the task fails. Where the connection has
-    ``max_recompute``, ``notes`` name what is not durable and would take longer to be made again.
+    In tables of this package it also carries out gc, writes the index, and registers the tables in
+    the catalog of their loads. In Delta tables that this package has made it makes a checkpoint if
+    one is due. A Delta table of another engine is only named in the report.
 
-    Fails, without a retry, where only a person can help: a file is missing or changed, a record
-    cannot be read, a committed file is lost, a right is missing. What the store's failures kept
-    from being done is in ``again``, and the next run tries it.
+    By default it only reports; ``apply=True`` acts. The summary is logged and returned (XCom):
+    ``tables`` (at most 100: ``kind``; the numbers of ``jobs``, ``uploads``, ``findings``,
+    ``conflicts``; ``catalog``; ``person``, ``again`` and ``notes`` with 20 sentences each, and
+    ``left_off``), ``tables_left_off``, ``person`` (the number of findings that need action),
+    ``again`` and, as in :class:`PurgeStaleUploadsOperator`, ``residue``. The XCom ``markdown`` has
+    the summary as a page. Both XComs are there even if the task fails. If the connection has
+    ``max_recompute``, ``notes`` name partitions that are not durable and would take longer to be
+    made again.
+
+    It fails, without a retry, if a finding needs action by a person: a file is missing or changed,
+    a record cannot be read, a committed file is lost, a right is missing. Work that failures of the
+    store prevented is in ``again``, and the next run tries it.
 
     :param tables: as in :class:`PurgeStaleUploadsOperator`; ``None``: all below the connection's
         table root. (templated)
     :param apply: act; ``False`` only reports what would be done. (templated)
     :param foreign: abort foreign uploads too. (templated)
-    :param older_than: their least age, as in :class:`PurgeStaleUploadsOperator`. (templated)
+    :param older_than: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param patience: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param s3a_patience: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param staging: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param buffer_dir: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param catalog: as in :class:`RecoverJobsOperator`. (templated)
     :param conflicts: what to do about runs that conflict over partitions
-        (:class:`.FindConflictsOperator`), which are looked for before anything is removed:
-        ``report`` notes them, ``fail`` needs a person while one is not settled; a policy of
+        (:class:`.FindConflictsOperator`); they are searched before anything is removed. ``report``
+        notes them. With ``fail``, a conflict that is not settled needs action. A policy of
         :class:`.ResolveConflictsOperator` settles them, in a Delta table also by bringing back
-        rows, and needs a person where that is of no avail; ``None`` does not look. (templated)
+        rows; a conflict that it cannot settle needs action. ``None`` does not search. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -497,9 +514,9 @@ class MaintainTablesOperator(_Purging):
         self.note_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look after every table, then fail if a person is needed.
+        """Maintain every table, then fail if a finding needs action.
 
-        :raises AirflowFailException: a person is needed, or a call that no retry can mend.
+        :raises AirflowFailException: a finding needs action, or an error that a retry cannot help.
         """
         from ..maintenance.conflicts import ConflictOrder
         from ..maintenance.residue import as_report
@@ -543,7 +560,7 @@ class MaintainTablesOperator(_Purging):
         needed = [f"{it.table}: {it.person[0]}" for it in done if it.person]
         if not needed:
             return report
-        # What a task returns is kept only where it succeeds.
+        # Airflow keeps the return value only if the task succeeds.
         self._ti.xcom_push(key="return_value", value=report)
         others = counted(len(needed) - 1, "more table")
         more = "" if len(needed) == 1 else f" And {others}; the log has all."
@@ -558,7 +575,11 @@ class MaintainTablesOperator(_Purging):
         register: Register | None,
         conflicts: ConflictOrder | None,
     ) -> list[Upkeep]:
-        """:param places: what there is where a table was named; ``None``: that is to be seen."""
+        """Maintain the destinations at a root; errors become findings of their reports.
+
+        :param named: the table at the root.
+        :param places: the destinations there; ``None``: find them.
+        """
         from ..lineage import risks_of
         from ..maintenance.destinations import NOTHING, destinations_in
         from ..maintenance.upkeep import Upkeep, look_after
@@ -574,12 +595,12 @@ class MaintainTablesOperator(_Purging):
                         done.notes += risks_of(delta_at(table), most, hook.get_conn())
                 found.append(done)
             if places is None and all(it.is_empty_rest for it in found):
-                # Its name may be a slip, by which nobody would ever look after the table.
+                # The name may be a typing error; then the intended table would never be maintained.
                 found[-1].notes.append(NOTHING)
         except ZeroRenameError as error:
             found.append(Upkeep.of_unseen(named.root.url, error))
         except Exception as error:
-            # The others are looked after; this one is for who mends the program.
+            # A fault in the program: log it with its traceback, and go on with the other tables.
             self.log.exception("%s", named.root.url)
             said = f"{type(error).__name__}: {error}"
             found.append(Upkeep(named.root.url, kind="unknown", person=[said]))

@@ -1,4 +1,4 @@
-"""Jobs of loads that hold their rows back: published, so that everybody sees them, or aborted."""
+"""Operators that publish or abort jobs of loads that hold their rows back."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ if TYPE_CHECKING:
 
 
 class PublishLoadOperator(TaskArguments, BaseOperator):
-    """Publish a job of a Delta table that a load with ``publish=False`` has left, by one entry of
-    the table's log: what came since the job opened is judged now.
+    """Publish a Delta table's job whose rows a load with ``publish=False`` has held back.
 
-    Returns (XCom) what a load returns, with ``repeated`` where the job was published before, as by
-    an earlier try. The asset events of the load are told here. A conflict with what came since is
-    final, and so is a job that was aborted or whose run was loaded again.
+    One entry of the table's log makes the rows visible. The conflict test with commits since the
+    job opened is made now. Returns (XCom) the same as a load; ``repeated`` is true if the job was
+    published before, for example by an earlier attempt. The asset events of the load are made here.
+    The task fails without a retry if such a commit conflicts, if the job was aborted, or if its run
+    was loaded again.
 
-    :param table: the table, whole or below the connection's table root. (templated)
+    :param table: the table, by URL or by name below the connection's table root. (templated)
     :param job: the job's id, as the load returns it: ``{{ ti.xcom_pull('load')['job'] }}``.
         (templated)
-    :param catalog: where the table is registered once the job is published: the load could not tell
-        the columns that its job brings. As of :class:`.loading.load.LoadOperator`. (templated)
-    :param asset_partitions: as of :class:`.loading.load.LoadOperator`. (templated)
-    :param outlets: as there.
+    :param catalog: the catalog in which the table is registered after the job is published, as in
+        :class:`.loading.load.LoadOperator`. The load could not register new columns of its job.
+        (templated)
+    :param asset_partitions: as in :class:`.loading.load.LoadOperator`. (templated)
+    :param outlets: as in :class:`.loading.load.LoadOperator`.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -82,9 +84,9 @@ class PublishLoadOperator(TaskArguments, BaseOperator):
             check_catalog(catalog)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Publish the job, and tell the outlets.
+        """Publish the job, and make the events of the outlets.
 
-        :raises AirflowFailException: it is refused, and a retry would be, too.
+        :raises AirflowFailException: the job is refused, and would be in a retry, too.
         """
         with final_where_refused(), ended_for_good():
             self.read_arguments()
@@ -112,10 +114,10 @@ class PublishLoadOperator(TaskArguments, BaseOperator):
         return report
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
-        """What the OpenLineage provider, where it is installed, tells of this task: as of a load,
-        which tells nothing of rows that it holds back.
+        """Return the datasets of the load for the OpenLineage provider, if it is installed.
 
-        Named and called as ``airflow.providers.openlineage.extractors.base`` says.
+        The load itself reports none for rows that it holds back.
+        ``airflow.providers.openlineage.extractors.base`` defines name and call.
         """
         if self._published is None:
             return None
@@ -126,15 +128,16 @@ class PublishLoadOperator(TaskArguments, BaseOperator):
 
 
 class AbortLoadOperator(TaskArguments, BaseOperator):
-    """Abort a job of a Delta table that a load with ``publish=False`` has left, with its files, as
-    where an audit rejects its rows: give it the trigger rule ``one_failed`` behind the audit.
+    """Abort a Delta table's job whose rows a load with ``publish=False`` has held back.
 
-    Returns (XCom) ``table`` and ``job``. A job that was aborted before stays so. One that is
-    published is left as it is, and the task fails for good: undo it to take it back.
+    Its files are removed. It is for rows that an audit rejects: put it after the audit, with the
+    trigger rule ``one_failed``. Returns (XCom) ``table`` and ``job``. If the job was aborted
+    before, nothing changes. If it is published, it stays as it is, and the task fails without a
+    retry: undo the job to remove its rows.
 
-    :param table: the table, whole or below the connection's table root. (templated)
-    :param job: the job's id, as the load returns it, or nothing where the load has failed: the task
-        is then skipped. ``{{ (ti.xcom_pull('load') or {}).get('job', '') }}``. (templated)
+    :param table: the table, by URL or by name below the connection's table root. (templated)
+    :param job: the job's id, as the load returns it. Empty if the load has failed: then the task is
+        skipped. ``{{ (ti.xcom_pull('load') or {}).get('job', '') }}``. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -156,8 +159,8 @@ class AbortLoadOperator(TaskArguments, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Abort the job.
 
-        :raises AirflowFailException: it is published, or no such job is known.
-        :raises AirflowSkipException: there is none.
+        :raises AirflowFailException: the job is published, or it is not known.
+        :raises AirflowSkipException: the load has left no job.
         """
         with final_where_refused(), ended_for_good():
             self.read_arguments()

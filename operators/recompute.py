@@ -1,4 +1,4 @@
-"""Plan of what is to be run again, which jobs and in which order; and its execution."""
+"""Operators that plan which jobs must be run again and in which order, and that run them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ if TYPE_CHECKING:
 
 
 class PlanRecomputeOperator(TaskArguments, BaseOperator):
-    """Say which jobs are to be run again so that partitions are as their inputs are. Changes
-    nothing, and runs nothing.
+    """Report which jobs must be run again so that partitions match their inputs.
 
-    :param targets: tables, or partitions of them: ``flights``, ``flights/day=2013-01-01``,
+    It changes nothing, and runs nothing.
+
+    :param targets: tables, or partitions of tables: ``flights``, ``flights/day=2013-01-01``,
         ``s3://bucket/prefix``. (templated)
-    :param lost: look, too, whether the files are there: a listing of each table. (templated)
-    :param narrow: let a task that made more than is asked for make only that again; ``False``: all
-        that its run makes. (templated)
-    :param code_versions: by table, the present version of its program's code: rows that another one
-        made, or of which it is not known, are stale. (templated)
+    :param lost: also check that the files are there, by a listing of each table. (templated)
+    :param narrow: if only some of a run's partitions are needed, let its task make only these
+        again; ``False``: it makes all of them. (templated)
+    :param code_versions: by table, the present version of its program's code. Rows that another
+        version made, or an unknown one, are stale. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -67,14 +68,14 @@ class PlanRecomputeOperator(TaskArguments, BaseOperator):
         self.note_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look at the tables and at what they were computed from.
+        """Compare the tables with the inputs from which they were computed.
 
-        :return: ``layers``, each a list of jobs that need nothing of each other: ``table``,
+        :return: ``layers``, each a list of jobs that do not depend on each other: ``table``,
             ``job``, ``run`` (its ``owner`` has ``dag_id``, ``run_id``, ``task_id``,
-            ``map_index``), ``partitions``, ``besides``, ``narrowed`` where the former alone are
-            made, ``why``; ``refused``, that must not be run, with ``why``; ``waiting`` for these;
-            ``seconds`` and ``critical``, of the longest way.
-        :raises AirflowFailException: a target that is none, or that Hadoop's committers load.
+            ``map_index``), ``partitions``, ``besides``, ``narrowed`` (only ``partitions`` are
+            made), ``why``; ``refused``, jobs that must not be run, with ``why``; ``waiting``, jobs
+            that wait for these; ``seconds`` and ``critical``, of the longest path.
+        :raises AirflowFailException: an invalid target, or one that Hadoop's committers load.
         """
         with final_where_refused():
             self.read_arguments()
@@ -93,23 +94,25 @@ class PlanRecomputeOperator(TaskArguments, BaseOperator):
 
 
 class RecomputeOperator(PlanRecomputeOperator):
-    """Run again what partitions need to be as their inputs are, a layer of the plan at a time.
+    """Run jobs again until partitions match their inputs, one layer of the plan at a time.
 
-    A job is run again by its own task of its own run, which is cleared; so that task has to load
-    the partitions of its run, and to replace what it loaded (``on_repeat`` ``auto`` or
-    ``replace_own``). Where only some of what a run has made is asked for, or others have replaced
-    some of it since, it makes only those (``narrow``). After each layer the plan is made anew: what
-    came out equal ends there. DAGs that are scheduled on an asset of a cleared task start by
-    themselves: they are waited for, and cleared only where they leave their partitions stale.
+    A job is run again by its own task in its own run, which is cleared. So that task must load the
+    partitions of its run, and replace what it loaded before (``on_repeat`` ``auto`` or
+    ``replace_own``). If only some of the run's partitions are needed, or others have replaced some
+    of them since, it makes only the needed ones (``narrow``). After each layer a new plan is made:
+    a partition that came out with the same rows makes nothing stale. DAGs that are scheduled on an
+    asset of a cleared task start by themselves. They are waited for, and are cleared only if they
+    leave their partitions stale.
 
-    Killed or retried it plans anew, and waits for what still runs. It holds no slot while it waits
-    where it is deferrable; else it needs one besides those of the tasks that it clears.
+    If it is killed or retried, it makes a new plan, and waits for tasks that still run. If it is
+    deferrable, it holds no worker slot while it waits; otherwise it needs a slot in addition to
+    those of the tasks that it clears.
 
     :param airflow_conn_id: connection of type ``http`` to Airflow's API server. (templated)
-    :param poll_interval: seconds between looks at what runs. (templated)
-    :param patience: seconds in which a DAG that is scheduled on an asset is to have a run.
-        (templated)
-    :param timeout: seconds after which it is given up; what was cleared goes on. (templated)
+    :param poll_interval: seconds between polls of cleared tasks. (templated)
+    :param patience: seconds after an asset's event within which a DAG scheduled on the asset must
+        have a run. (templated)
+    :param timeout: seconds after which it gives up; cleared tasks go on. (templated)
     :param deferrable: wait in the triggerer; ``None``: as ``[operators] default_deferrable`` says.
     """
 
@@ -143,14 +146,14 @@ class RecomputeOperator(PlanRecomputeOperator):
         self.note_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Plan, clear and wait, until nothing is to be run again.
+        """Plan, clear and wait, until no job must be run again.
 
         :return: ``layers``, each a list of jobs that were run together: ``table``, ``job`` (the
-            one that was replaced), ``partitions``, ``instance`` and whether it was ``cleared``.
+            replaced job), ``partitions``, ``instance``, and whether it was ``cleared``.
         :raises AirflowFailException: Hadoop's committers load a target; a job must not be run
-            again, was none of Airflow's, or its DAG is paused; a task failed, or ended without
-            another job in its partitions, or with one of another code version; the API refused.
-            What was cleared before goes on.
+            again, was not run by Airflow, or its DAG is paused; a task failed, or ended without a
+            new job in its partitions, or with a job of another code version; the API refused.
+            Tasks that were cleared before go on.
         """
         with final_where_refused():
             self.read_arguments()

@@ -1,4 +1,4 @@
-"""Restoring: bring back what a table held before a job, or at a time."""
+"""Operator that restores the content of a table from before a job, or at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _read_moment(name: str, given: Any) -> int | datetime:
-    """Return a version, or a time."""
+    """Return a version as a number, or a time as a datetime in UTC."""
     found = AsOf.parse(given)
     if found.time is None:
         return found.version or 0
@@ -36,24 +36,28 @@ def _read_moment(name: str, given: Any) -> int | datetime:
 
 
 class RestoreTableOperator(TaskArguments, BaseOperator):
-    """Bring back what a Delta table held before a job, or at a time, by a job that writes no byte:
-    all of the partitions at once, or none.
+    """Restore the content of a Delta table from before a job, or at a time.
 
-    Reports by default: ``apply=True`` acts. Returns (XCom) ``table``, ``version`` (the one
-    whose content comes back; -1: there was no table), ``present`` (the one that the table was
-    at), ``partitions`` (those that change), ``returned`` and ``removed`` (counts of files),
-    ``lost`` (paths that cannot be brought back) and ``job``, the id of the job that did it, by
-    which it is undone. A retry after a try that had done it changes nothing, says so, and
-    returns that one's ``job``. What is refused is final: where other jobs have changed the same
-    partitions since, where one does so meanwhile (a retry would take its rows away), or where
-    what was replaced is not kept any more. So is a table of directories, which keeps nothing
-    that it replaces: ``zero-rename copy OLD NEW --layout delta`` makes a Delta table of it.
+    A job that writes no data files brings back all of the partitions at once, or none. By default
+    it only reports; ``apply=True`` acts.
 
-    :param table: the table, whole or below the connection's table root. (templated)
+    Returns (XCom) ``table``, ``version`` (the version whose content comes back; -1: there was no
+    table), ``present`` (the version before the restore), ``partitions`` (those that change),
+    ``returned`` and ``removed`` (numbers of files), ``lost`` (paths that cannot be brought back)
+    and ``job``, the id of the job that restored, with which it can be undone. A retry after an
+    attempt that has restored changes nothing, says so, and returns that attempt's ``job``.
+
+    A restore is refused, without a retry, if other jobs have changed the same partitions since, if
+    one changes them meanwhile (a retry would remove its rows), or if the replaced files are not
+    kept any more. A table of directories is refused, too, since it keeps no replaced files:
+    ``zero-rename copy OLD NEW --layout delta`` makes a Delta table of it.
+
+    :param table: the table, by URL or by name below the connection's table root. (templated)
     :param undo: the id of the job to undo. (templated)
-    :param as_of: instead: a time with its zone, ``2026-01-31T12:00:00Z``, or a version of the
-        table. (templated)
-    :param partitions: with ``as_of``: only these; ``[]`` for none, ``None`` for all. (templated)
+    :param as_of: instead of ``undo``: a time with its zone, ``2026-01-31T12:00:00Z``, or a version
+        of the table. (templated)
+    :param partitions: with ``as_of``, restore only these; ``[]`` for none, ``None`` for all.
+        (templated)
     :param apply: act; ``False`` only reports what would be done. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
@@ -90,9 +94,9 @@ class RestoreTableOperator(TaskArguments, BaseOperator):
         self.note_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Bring it back, or say what that would be.
+        """Restore the content, or report what would change.
 
-        :raises AirflowFailException: it is refused.
+        :raises AirflowFailException: the restore is refused.
         """
         with final_where_refused(), ended_for_good():
             self.read_arguments()
@@ -131,15 +135,18 @@ class RestoreTableOperator(TaskArguments, BaseOperator):
 
 
 def _key_of(run: TaskRun) -> str | None:
-    """Name the tries of which one restores: a task that is cleared restores again."""
+    """Return the idempotency key of a restore: only one attempt restores until the next clear.
+
+    :return: ``None`` if the attempts since the last clear cannot be identified.
+    """
     return None if run.series is None else f"{run.idempotency_key} {run.series}"
 
 
 def _with_history(table: Table) -> DeltaTable:
-    """Open a table that keeps what it held.
+    """Open a Delta table, which keeps replaced files.
 
-    :raises TableMismatchError: it does not.
-    :raises TableNotFoundError: nothing lies there.
+    :raises TableMismatchError: it is a table of directories.
+    :raises TableNotFoundError: there is no table.
     """
     return delta_alone(
         table,

@@ -1,4 +1,4 @@
-"""Maintenance of tables that Hadoop's S3A committers write: settle what dead drivers left."""
+"""Operator for tables of Hadoop's S3A committers: finish or undo jobs that dead drivers left."""
 
 from __future__ import annotations
 
@@ -28,38 +28,41 @@ def _read_folders(name: str, given: object) -> tuple[str, ...]:
 
 
 class RecoverS3AJobsOperator(_TableMaintenance):
-    """Settle the jobs that dead drivers left on tables written by Hadoop's S3A committers.
+    """Finish or undo jobs that dead drivers left on tables of Hadoop's S3A committers.
 
-    Reports by default. With ``apply``, dead jobs are rolled forward where all their pending sets
-    load, every file is written or outstanding, and at least one is written; else they are rolled
-    back. Jobs that live are left alone; jobs of which that is not known too, unless ``force``.
+    By default it only reports. With ``apply``, a dead job is rolled forward if all of its pending
+    sets can be read, every file is written or outstanding, and at least one is written. Any other
+    dead job is rolled back. Living jobs are not touched, nor, without ``force``, are jobs that may
+    live.
 
-    Whose a job is, the record says that :class:`~.spark_submit.ZeroRenameSparkSubmitOperator`
-    keeps beside the table; whether that run is over, its task instance.
+    The record that :class:`~.spark_submit.ZeroRenameSparkSubmitOperator` keeps beside the table
+    names the run of a job, and the state of its task instance shows whether that run is over.
 
     Returns (XCom) ``tables``, each with ``jobs`` (every field of
-    :class:`~zero_rename.s3a.recovery.recover.RecoveredJob`), ``outcomes`` (how many of each) and
-    ``failed``. The task fails where a job could not be settled, its metadata were refused, or
-    somebody who knows the load has to choose.
+    :class:`~zero_rename.s3a.recovery.recover.RecoveredJob`), ``outcomes`` (the number of each) and
+    ``failed``. The task fails if a job could not be settled, if its metadata were refused, or if a
+    person who knows the load must choose.
 
-    :param tables: one table or several, whole or below the connection's table root.
+    :param tables: one table or several, by URL or by name below the connection's table root.
         (templated)
     :param apply: act; ``False`` only reports. (templated)
-    :param force: act on jobs too of which it is not known whether they live. (templated)
-    :param patience: seconds (or a timedelta) of silence after which a job that no run's record
-        names counts as dead. Longer than the longest task: one that writes a file is silent.
-        ``None``: such a job stays unknown. (templated)
-    :param direction: ``back`` rolls back even what could be rolled forward; ``forward`` where
-        another job has committed since, or ETags cannot be compared, and only who knows the
-        load can choose. (templated)
-    :param folders: partitions that jobs have as their destination, as paths below the table: a
-        job that has no upload left shows only there. (templated)
-    :param deep: list the tables whole instead; a request per thousand files. (templated)
-    :param staging: where the directory and partitioned committers keep their pending sets
-        (``fs.s3a.committer.staging.tmp.path``), as a path on the worker or an ``hdfs://`` URL.
+    :param force: also act on jobs that may live. (templated)
+    :param patience: seconds (or a timedelta) without a sign of life after which a job that no run's
+        record names counts as dead. It must be longer than the longest task, since a task that
+        writes a file gives no sign. ``None``: the state of such a job stays unknown. (templated)
+    :param direction: ``back`` rolls back even a job that could be rolled forward. ``forward`` rolls
+        forward a job although another job has committed since, or ETags cannot be compared: only a
+        person who knows the load can choose that. (templated)
+    :param folders: partitions that are the destinations of jobs, as paths below the table: a job
+        without uploads can be found only there. (templated)
+    :param deep: list the whole tables instead of ``folders``; a request per thousand files.
         (templated)
-    :param catalog: as in :class:`~zero_rename.operators.maintenance.RecoverJobsOperator`, of tables
-        that have jobs of this package, too: others have no record of their columns. (templated)
+    :param staging: the folder in which the directory and partitioned committers keep their pending
+        sets (``fs.s3a.committer.staging.tmp.path``), as a path on the worker or an ``hdfs://`` URL.
+        (templated)
+    :param catalog: as in :class:`~zero_rename.operators.maintenance.RecoverJobsOperator`, for
+        tables that also have jobs of this package: other tables have no record of their columns.
+        (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -102,7 +105,10 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         self.note_arguments()
 
     def _options(self) -> RecoveryOptions:
-        """:raises InvalidInputError: an argument that cannot be right."""
+        """Build the options of the recovery from the arguments.
+
+        :raises InvalidInputError: an invalid argument.
+        """
         if self.direction is not None and self.direction not in _DIRECTIONS:
             raise InvalidInputError(
                 f"direction={self.direction!r} is unknown.", remedy="Choose forward or back."
@@ -143,6 +149,6 @@ class RecoverS3AJobsOperator(_TableMaintenance):
 
 
 def _plain(job: RecoveredJob) -> dict[str, Any]:
-    """As XCom takes it."""
+    """Return a job as values that XCom can hold."""
     members = dataclasses.asdict(job) | {"kept": list(job.kept)}
     return {n: str(v) if isinstance(v, StrEnum) else v for n, v in members.items()}

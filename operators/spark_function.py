@@ -1,4 +1,4 @@
-"""Loads by a function in the DAG file: ``@task.zero_rename``."""
+"""Operator for loads by a function in the DAG file: ``@task.zero_rename``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskDecorator
     from airflow.sdk import Context
 
-#: The parameter that gets the session.
+#: Name of the parameter that gets the Spark session.
 _SESSION = "spark"
 _SCRIPT = '''"""The function {name} of a DAG file, as it was submitted."""
 import base64 as _base64
@@ -45,13 +45,13 @@ if __name__ == "__main__":
 
 
 class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
-    """Submit a function of a DAG file as an application that writes one table; made by
-    ``@task.zero_rename``, which takes every argument of :class:`ZeroRenameSparkSubmitOperator` but
-    ``application`` and its arguments.
+    """Submit a function of a DAG file as an application that writes one table.
 
-    The function's source is what runs, in Spark's driver: what it uses it imports itself. A
-    parameter ``spark`` gets the session, and one that is named as a member of the task's context
-    (``ds``, ``params``, ``partition_key``) gets that.
+    ``@task.zero_rename`` makes it, and takes every argument of
+    :class:`ZeroRenameSparkSubmitOperator` except ``application`` and its arguments. Spark's driver
+    runs the function's source, so the function must import all that it uses. A parameter ``spark``
+    gets the session. A parameter with the name of a member of the task's context (``ds``,
+    ``params``, ``partition_key``) gets that member.
     """
 
     custom_operator_name = "@task.zero_rename"
@@ -82,7 +82,7 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
             return super()._load(context, load)
 
     def _of_context(self, context: Context) -> dict[str, Any]:
-        """The members of a task's context that the function has parameters for."""
+        """Return the members of a task's context for which the function has parameters."""
         signature = inspect.signature(self.python_callable)
         positional = list(signature.parameters)[: len(list(self.op_args))]
         known: Mapping[str, Any] = context  # pyright: ignore[reportAssignmentType]
@@ -93,10 +93,12 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
         }
 
     def _written(self, folder: Path, kwargs: Mapping[str, Any]) -> str:
-        """A Spark application that calls the function; the arguments are in it, so that they are on
-        no command line, and only its owner can read it.
+        """Write a Spark application that calls the function, and return its path.
 
-        :raises InvalidInputError: an argument that cannot be taken to another process.
+        The file contains the arguments, so that they are on no command line. Only its owner can
+        read it.
+
+        :raises InvalidInputError: an argument that cannot be passed to another process.
         """
         name, args = self.python_callable.__name__, [_plain(value) for value in self.op_args]
         try:
@@ -121,14 +123,17 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
 
 
 def _without_annotations(source: str) -> str:
-    """Replace the annotations of a function's parameters and result by ``None``: the DAG file
-    imports what they name, and Python would look for it where the function is defined."""
+    """Replace the annotations of a function's parameters and result by ``None``.
+
+    Python evaluates annotations when it defines the function, but only the DAG file imports the
+    names in them.
+    """
     function = ast.parse(source).body[0]
     if not isinstance(function, ast.FunctionDef):
         return source
     annotations = [it.annotation for it in ast.walk(function.args) if isinstance(it, ast.arg)]
     found = [it for it in (*annotations, function.returns) if it is not None]
-    starts = [0]  # Of lines, in bytes, as places in a syntax tree count.
+    starts = [0]  # Starts of lines in bytes, since positions in a syntax tree count bytes.
     text = source.encode()
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -142,8 +147,10 @@ def _without_annotations(source: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A member of a context, or an argument, without Airflow's and pendulum's own types: outputs of
-    a mapped task are a sequence that knows its DAG."""
+    """Return a member of a context, or an argument, without Airflow's and pendulum's own types.
+
+    For example, the outputs of a mapped task are a sequence with a reference to its DAG.
+    """
     if isinstance(value, datetime):
         return datetime.fromisoformat(value.isoformat())
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | list | tuple):
@@ -156,9 +163,9 @@ def zero_rename_task(
     multiple_outputs: bool | None = None,
     **kwargs: Any,
 ) -> TaskDecorator:
-    """The decorator ``@task.zero_rename``.
+    """Make a task of a function: the decorator ``@task.zero_rename``.
 
-    :param kwargs: of :class:`SparkFunctionOperator`.
+    :param kwargs: arguments of :class:`SparkFunctionOperator`.
     """
     return task_decorator_factory(
         python_callable=python_callable,

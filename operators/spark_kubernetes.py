@@ -33,42 +33,41 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from kubernetes.client import CustomObjectsApi, V1Pod  # pyright: ignore
 
-#: The label by which a load's applications are listed; which try's each is, says its name.
+#: The label by which a load's applications are listed; the name of each has its attempt.
 _LABEL = "zero-rename-load"
-#: Begins the names of settings that are variables of the driver's pod.
+#: Prefix of settings that are variables of the driver's pod.
 _DRIVER = "spark.kubernetes.driverEnv."
 _ENDED = ("COMPLETED", "FAILED")
-#: The variables by which an object may name the endpoint of its pods.
+#: The variables with which an object may set the endpoint of its pods.
 _ENDPOINTS = {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"}
-#: Characters of a label's value, which Spark makes of the driver pod's name.
+#: The most characters of a name: Spark uses the driver pod's name as the value of a label.
 _LONGEST_NAME = 63 - len("-driver")
-#: Seconds between two looks at an application that has no driver yet.
+#: Seconds between two polls of an application that has no driver yet.
 _PAUSE = 10.0
 
 
 def _read_file(name: str, given: object) -> str:
-    """Return a path or a YAML text; a native rendering makes a dictionary of one that is JSON."""
+    """Return a path or a YAML text; a native rendering makes a dictionary of a JSON text."""
     return json.dumps(given) if isinstance(given, Mapping) else read_text(name, given)
 
 
 class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOperator):
     """Load a table by a ``SparkApplication``, which the Kubernetes operator for Apache Spark runs.
 
-    Takes every argument of :class:`SparkKubernetesOperator` (but that it finds its application
-    again by itself, not by ``reattach_on_restart``) and of
-    :class:`~.loading.service_load.ServiceLoadOperator`. ``spec.sparkConf`` gets what the
-    application is told, as a variable of the driver's pod, and the store's endpoint, addressing and
-    region, for all pods. Keys are never written into the object: pods have a service account's
-    role, or a Secret by ``envFrom``. The object's name ends with the mark by which the next try
-    finds it.
-    Returns (XCom) what :class:`ZeroRenameSparkSubmitOperator` returns.
+    It takes every argument of :class:`SparkKubernetesOperator` and of
+    :class:`~.loading.service_load.ServiceLoadOperator`; only ``reattach_on_restart`` has no effect,
+    since it finds its application by its own mark. ``spec.sparkConf`` gets the application's
+    hand-off, as a variable of the driver's pod, and the store's endpoint, addressing and region,
+    for all pods. Keys are never written into the object: pods use a service account's role, or a
+    Secret by ``envFrom``. The object's name ends with a mark by which the next attempt finds it.
+    Returns (XCom) the same as :class:`ZeroRenameSparkSubmitOperator`.
 
     :param do_xcom_push: push that report. (There is no sidecar for XComs.)
-    :param ship_package: put this package among ``spec.deps.pyFiles``, by an ``s3a://`` URL, which
-        an image with Hadoop's S3A can load; else the image has it, as it has boto3 and pyarrow.
-        (templated)
-    :param pass_endpoint: hand over the AWS connection's endpoint, addressing and region; what the
-        object says of them itself is kept. (templated)
+    :param ship_package: add this package to ``spec.deps.pyFiles``, by an ``s3a://`` URL, which an
+        image with Hadoop's S3A can load. Otherwise the image must have it. The image must have
+        boto3 and pyarrow in any case. (templated)
+    :param pass_endpoint: pass on the AWS connection's endpoint, addressing and region; values that
+        the object itself gives are kept. (templated)
     """
 
     service = Service.KUBERNETES
@@ -96,9 +95,9 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         **kwargs: Any,
     ) -> None:
         self.pass_endpoint = pass_endpoint
-        # SparkKubernetesOperator's own way to find a driver again would take a cleared task's.
+        # SparkKubernetesOperator's own search for a driver would find that of a cleared task.
         kwargs["reattach_on_restart"] = False
-        # Its two hundred lines would hide why.
+        # The two hundred lines of the pod's specification would hide the reason of a failure.
         kwargs.setdefault("log_pod_spec_on_failure", False)
         super().__init__(do_xcom_push=do_xcom_push, ship_package=ship_package, **kwargs)
 
@@ -108,9 +107,9 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
             _spark_application(self._specification())
 
     def _specification(self) -> dict[str, Any]:
-        """Return what is to be created.
+        """Return the object to create.
 
-        :raises InvalidInputError: the arguments hold none.
+        :raises InvalidInputError: the arguments hold no object.
         """
         try:
             return self.manage_template_specs()
@@ -136,7 +135,7 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         theirs = spec.get("sparkConf") or {}
         spec["sparkConf"] = {**store, **settings, **theirs, f"{_DRIVER}{HANDOFF}": handed}
         if settings:
-            # A second driver would append once more. _seen_job refuses what says otherwise.
+            # A second driver would append once more. _seen_job refuses any other policy.
             spec["restartPolicy"] = {"type": "Never"}
         if package:
             deps = spec["deps"] = dict(spec.get("deps") or {})
@@ -158,7 +157,7 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         restarts = (spec.get("restartPolicy") or {}).get("type") or "Never"
         refuse_repeats("spec.restartPolicy.type", restarts, restarts != "Never")
         said = {str(name): str(value) for name, value in (spec.get("sparkConf") or {}).items()}
-        # The operator for Spark gives spark-submit these behind those.
+        # The operator for Spark passes these settings to spark-submit after those of sparkConf.
         for name, value in (spec.get("hadoopConf") or {}).items():
             said[f"spark.hadoop.{name}"] = str(value)
         behind, unseen = self._config_maps(spec)
@@ -166,8 +165,10 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         return ServiceJob(said, behind, "", mounts, unseen)
 
     def _config_maps(self, spec: Mapping[str, Any]) -> tuple[tuple[Layer, ...], tuple[str, ...]]:
-        """Return the settings in the config maps that an object names, and what of them could not
-        be looked at."""
+        """Return the settings in the config maps of an object.
+
+        :return: the settings; and sentences about config maps that could not be read.
+        """
         layers: list[Layer] = []
         unseen: list[str] = []
         for member, file in (
@@ -217,17 +218,17 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
             KubernetesPodOperator.execute(self, context)
 
     def defer(self, *, trigger: Any, method_name: str, **more: Any) -> Any:
-        """As any load's, by a trigger that deletes the application with the task."""
+        """Defer with a trigger that deletes the application if the task is ended."""
         if method_name == self.completed_by:
             name = trigger.pod_name.removesuffix("-driver")
             trigger = CancellingApplicationTrigger.of(trigger, {**self._kind(), "name": name})
         super().defer(trigger=trigger, method_name=method_name, **more)
 
     def _driver(self, name: str) -> V1Pod | None:
-        """The pod of an application's driver, as soon as there is one.
+        """Wait for the pod of an application's driver, and return it.
 
         :return: ``None``: the application has completed.
-        :raises AirflowException: it has failed, or is gone.
+        :raises AirflowException: the application has failed, or was deleted.
         """
         while True:
             try:
@@ -252,8 +253,11 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
             time.sleep(_PAUSE)
 
     def process_pod_deletion(self, pod: Any, *, reraise: bool = True) -> None:
-        """Delete an application by its driver's pod, as the base class does, which takes every
-        ``-driver`` out of the name and writes into ``template_spec``."""
+        """Delete the application of a driver's pod.
+
+        The base class does this, too, but it removes every ``-driver`` from the name and changes
+        ``template_spec``.
+        """
         if pod is not None and self.delete_on_termination:
             self._cancel(pod.metadata.name.removesuffix("-driver"))
 
@@ -280,7 +284,7 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
 
     @contextmanager
     def _without_sidecar(self) -> Iterator[None]:
-        """Let the base class wait for no XCom of the pod, while the task still pushes its own."""
+        """Keep the base class from waiting for an XCom of the pod; the task pushes its own."""
         pushes, self.do_xcom_push = self.do_xcom_push, False
         try:
             yield
@@ -289,9 +293,10 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
 
 
 def _spark_application(body: Any) -> dict[str, Any]:
-    """The object that is created, of what the arguments hold.
+    """Return the ``SparkApplication`` in the arguments' content.
 
-    :raises InvalidInputError: it is none that loads.
+    :raises InvalidInputError: there is no ``SparkApplication`` with an ``apiVersion`` and a
+        ``spec``.
     """
     found = body.get("spark", body) if isinstance(body, Mapping) else None
     if (
@@ -314,8 +319,10 @@ _MEMBERS = {"apiVersion": str, "spec": dict}
 def _variables(
     spec: Mapping[str, Any], role: str, prefix: str, store: Mapping[str, str]
 ) -> dict[str, str]:
-    """Settings for those variables that the pods of a role have not by the object itself, which may
-    name another endpoint of the same store."""
+    """Return settings for variables of a role's pods, without those that the object itself sets.
+
+    The object may set another endpoint of the same store.
+    """
     from ..committer.store.client_settings import S3_CLIENT  # It needs boto3.
 
     pod = spec.get(role) or {}
@@ -330,6 +337,6 @@ def _variables(
 
 
 def _state(application: Mapping[str, Any]) -> tuple[str, str]:
-    """State of an application, and what went wrong."""
+    """Return the state of an application, and its error message."""
     found = application.get("status", {}).get("applicationState", {})
     return found.get("state", ""), found.get("errorMessage", "")

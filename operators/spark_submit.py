@@ -1,4 +1,4 @@
-"""Run a Spark application whose output this package commits, and see that it was committed."""
+"""Operator that submits a Spark application by spark-submit and checks that it has committed."""
 
 from __future__ import annotations
 
@@ -53,28 +53,29 @@ _TEXTS = (
 class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
     """Submit a Spark application that writes one table with ``zero_rename.spark.save``.
 
-    Takes every argument of :class:`SparkSubmitOperator` and of
-    :class:`~.loading.load.LoadOperator`. The application says *what* is written, and need not
-    repeat what is said here; natively ``format("zero_rename")`` does too. The run's idempotency key
-    makes a retry report what an earlier try has committed instead of loading twice. The task
-    succeeds only if this run's job is committed and listable.
+    It takes every argument of :class:`SparkSubmitOperator` and of
+    :class:`~.loading.load.LoadOperator`. The application decides *which rows* are written, and need
+    not repeat the operator's arguments. With the committer ``zero_rename``, it may also write by
+    ``format("zero_rename")``. By the run's idempotency key a retry reports the commit of an earlier
+    attempt instead of loading twice. The task succeeds only if this run's job is committed and a
+    listing shows its files.
 
-    Credentials of the AWS connection go to the driver by environment and to a cluster by a
-    properties file of mode 0600; those found in ``conf``, ``application_args`` and, where they
-    would reach a command line, ``env_vars`` are refused.
+    Credentials of the AWS connection are passed to the driver by environment variables, and to a
+    cluster by a properties file of mode 0600. Credentials in ``conf``, in ``application_args`` and,
+    if they would reach a command line, in ``env_vars`` are refused.
 
     Returns (XCom) ``job``, ``table``, ``partitions`` (each with its ``version``, ``files``,
     ``rows``, ``bytes``, ``removed``), totals of ``rows``, ``files``, ``bytes``,
     ``decided_at``, ``repeated``, for a single partition its ``partition`` and ``version``, and
-    ``catalog`` where the table was registered.
+    ``catalog`` if the table was registered.
 
     :param s3a_options: for Hadoop's committers, members of :class:`~.hadoop.settings.S3ASettings`
         such as ``threads``, ``encryption``, ``storage_class``; they win over the connection's,
         and ``conf`` wins over them. (templated)
-    :param ship_package: hand this package to the executors with ``--py-files``; not needed
-        where it is installed on them. They need boto3 and pyarrow in any case. (templated)
-    :param pass_credentials: hand over the AWS connection's keys, endpoint and region. ``False``
-        where driver and executors have an identity of their own. (templated)
+    :param ship_package: send this package to the executors with ``--py-files``; not needed if it
+        is installed on them. They need boto3 and pyarrow in any case. (templated)
+    :param pass_credentials: pass on the AWS connection's keys, endpoint and region. ``False`` if
+        driver and executors have their own identity. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -108,14 +109,14 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         self._master = ""
         self._folder: Path | None = None
         super().__init__(**kwargs)
-        # SparkSubmitOperator's own way to find an application again would take a cleared task's for
-        # this try's, and submit nothing. It was called reconnect_on_retry once.
+        # SparkSubmitOperator's own search for an application would find that of a cleared task, and
+        # submit nothing. Its argument was called reconnect_on_retry in older versions.
         self.durable = self.reconnect_on_retry = False
 
     def on_kill(self) -> None:
         """Kill the application, and abort its job, or finish it if it had decided to commit.
 
-        What one of Hadoop's committers leaves is settled by this run's next try or by
+        Jobs of Hadoop's committers are finished or undone by this run's next attempt or by
         RecoverS3AJobsOperator.
         """
         if self._hook is not None:
@@ -147,8 +148,11 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         return self._load_by_s3a(context, load)
 
     def _load_by_s3a(self, context: Context, load: TableLoad) -> dict[str, Any]:
-        """The same with one of Hadoop's committers, which has no idempotency key, no heads and no
-        decision: so its settings are checked before, and what it left after."""
+        """Load by one of Hadoop's committers.
+
+        These have no idempotency key, no heads and no decision. So the settings are checked before
+        the submission, and the files after it.
+        """
         from ..orchestration.s3a.configuration import check_submission, render
 
         table, run, hook = load.table, load.run, load.hook
@@ -221,16 +225,16 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
                 settings=settings,
                 secrets=hook.secrets(self._conn_id),
             )
-            self._hook = None  # of an earlier try in this process, with its files
+            self._hook = None  # The hook of an earlier attempt in this process has its files.
             yield
 
     def _named_jars(self) -> dict[str, str]:
-        """The arguments that put jars on the class path, as Spark's settings."""
+        """Return the arguments that put jars on the class path, as Spark's settings."""
         given = {"spark.jars": self.jars, "spark.jars.packages": self.packages}
         return {key: value for key, value in given.items() if value}
 
     def _cluster(self) -> Cluster:
-        """Where the Spark connection leads, and whether the arguments may go there.
+        """Return the cluster of the Spark connection, after checking the arguments for it.
 
         :raises InvalidInputError: the connection cannot be used, ``env_vars`` with credentials
             would reach a command line, or the application's end would not be waited for.
@@ -242,8 +246,10 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         return cluster
 
     def _get_hook(self) -> SparkSubmitHook:
-        """The base class's hook, made into one that keeps secrets: those, too, that the base class
-        has put among the settings, as it does with the key of OpenLineage's service.
+        """Return the base class's hook, changed into one that hides secrets.
+
+        It also hides secrets that the base class has put into the settings, such as the key of
+        OpenLineage's service.
 
         :raises StoreUnreachableError: the Spark connection is not found any more.
         """
@@ -251,7 +257,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         assert self._folder is not None
         made, conf = super()._get_hook(), self.conf or {}
         if made._connection["master"] != self._master:
-            # It looks the connection up once more, and goes to YARN where that fails.
+            # The base class looks the connection up again, and uses YARN if that fails.
             raise unanswered(self._conn_id, "the secrets backend")
         hidden = {name: str(it) for name, it in conf.items() if looks_like_credential(name, it)}
         if hidden:
