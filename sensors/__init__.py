@@ -1,1 +1,1 @@
-"""Sensors that wait for a particular committed job."""
+"""Sensors that wait for a commit: of one job, or to some partitions."""

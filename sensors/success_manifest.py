@@ -1,4 +1,4 @@
-"""Wait until a particular job is committed and its files can be listed."""
+"""Sensor that waits until one job, or some partitions, are committed and listable."""
 
 from __future__ import annotations
 
@@ -63,12 +63,13 @@ if TYPE_CHECKING:
 
     from ..committer import Table
 
-#: What is asked of partitions, whichever job committed them.
+#: Arguments about partitions, for any job that committed them.
 _OF_PARTITIONS = (
     *("partitions", "from_date", "to_date", "newer_than", "committer", "check_files"),
     "min_partitions",
 )
-#: Under which name a wait in the triggerer carries the end of the sensor's time, in Unix seconds.
+#: Name of the argument in which a wait in the triggerer keeps the end of the sensor's timeout, in
+#: Unix seconds.
 _UNTIL = "until"
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
@@ -82,65 +83,67 @@ class _UpstreamSkipped(AirflowSkipException):
 
 
 class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
-    """Wait for a commit, never for a file to exist: yesterday's ``_SUCCESS`` is there, too.
+    """Wait for a commit, never for a file to exist: yesterday's ``_SUCCESS`` exists, too.
 
     For *one job*, give one of ``job``, ``upstream_task_id``, ``idempotency_key``, or ``partition``
-    with ``newer_than_version``. An aborted job, or one with too few rows, fails the task without
-    waiting for the timeout; that the task that it waits for was skipped skips it, too. Returns
-    (XCom) the job's report, as the load operators'; with ``partition`` of that one alone. A
-    partition that was emptied is ready with ``rows`` 0.
+    with ``newer_than_version``. If the job was aborted or has too few rows, the task fails at once.
+    If the task with the job was skipped, the sensor is skipped, too. Returns (XCom) the job's
+    report, as the load operators do; with ``partition``, for that partition only. A partition that
+    was emptied is ready, with ``rows`` 0.
 
-    For *partitions*, whoever committed them, name them by ``partitions``, by ``from_date``,
-    ``to_date`` and ``partition_format``, or one by ``partition``; what is asked is asked of what
-    each of them holds. With ``min_partitions`` they are those below a directory, with
-    ``newer_than`` and none named the whole output. Returns ``rows``, ``files``, ``bytes`` of all,
-    and ``partitions``, each with its ``version``, ``job`` and ``decided_at``.
+    For *partitions* that any job may have committed, name them by ``partitions``, by ``from_date``,
+    ``to_date`` and ``partition_format``, or a single one by ``partition``. Each partition must meet
+    all conditions. With ``min_partitions`` the partitions are those below a directory. With
+    ``newer_than`` and no named partition it is the whole output. Returns ``rows``, ``files``,
+    ``bytes`` of all, and ``partitions``, each with its ``version``, ``job`` and ``decided_at``.
 
-    Ready means committed and closed: readers that list see every file, and none that was replaced.
+    A commit is ready when it is also closed: readers that list then see every file of it, and none
+    that it replaced.
 
     :param table: ``s3://bucket/prefix``, or a name below the connection's table root.
         (templated)
-    :param job: the job's id, as ``"{{ ti.xcom_pull('load')['job'] }}"``. (templated)
-    :param upstream_task_id: the task of this DAG run whose job is meant. (templated)
-    :param upstream_map_index: its map index, where it is mapped; left out, the sensor's own where
-        both are in one mapped task group. (templated)
+    :param job: the job's id, such as ``"{{ ti.xcom_pull('load')['job'] }}"``. (templated)
+    :param upstream_task_id: wait for the job of this task in the same DAG run. (templated)
+    :param upstream_map_index: the map index of that task, if it is mapped. Left out, it is the
+        sensor's own if both are in one mapped task group. (templated)
     :param idempotency_key: a run's key, for the task of another DAG:
         ``"{{ macros.zero_rename.idempotency_key_of('flights', run_id, 'load') }}"``. (templated)
-    :param partition: wait for this partition; a job has to have changed it. (templated)
-    :param partitions: several; a list, or a text such as ``day=1;day=2``. (templated)
-    :param partition_format: ``strftime`` codes that make partitions of dates: of those between
-        ``from_date`` and ``to_date``, else of the run's date as the load operators do. (templated)
-    :param partition_timezone: time zone in which dates are taken.
+    :param partition: wait for this partition; a job must have changed it. (templated)
+    :param partitions: several partitions: a list, or a text such as ``day=1;day=2``. (templated)
+    :param partition_format: ``strftime`` codes that make partitions from dates: from those between
+        ``from_date`` and ``to_date``, else from the run's date as in the load operators.
+        (templated)
+    :param partition_timezone: the time zone in which dates are written.
     :param from_date: the first date: ISO 8601, ``20251231``, ``2025123105``, a date or a datetime.
         (templated)
-    :param to_date: the last one, included. (templated)
-    :param newer_than_version: a partition moved beyond this version; 0 for any commit, in a Delta
-        table -1, as its first entry is version 0. (templated)
-    :param newer_than: a watermark: committed last after this time, said as ``from_date`` is, or as
-        Unix seconds. (templated)
-    :param min_rows: so many rows at least: of the job, which fails the task, or held by each
-        partition, which is waited for. (templated)
-    :param min_files: the same of files. (templated)
-    :param min_partitions: so many partitions at least hold files and have what is asked of each:
-        of those below ``partition``, a path above them, or of the whole table. (templated)
-    :param require_manifest: only a ``_SUCCESS`` counts that names its job, as S3A committers write
-        it. ``False``: for partitions or an output, the ``_SUCCESS`` of any job counts, that of 0
-        bytes too which Spark's plain commit writes. (templated)
-    :param committer: who has to have committed the partitions: ``zero_rename``, by their heads, or
-        ``magic``, ``directory``, ``partitioned``, by their runs' reports and ``_SUCCESS``.
+    :param to_date: the last date, included. (templated)
+    :param newer_than_version: a job has moved the partition beyond this version. 0 is for any
+        commit; in a Delta table that is -1, since its first entry is version 0. (templated)
+    :param newer_than: a watermark: the last commit is after this time, in the forms of
+        ``from_date`` or in Unix seconds. (templated)
+    :param min_rows: the least number of rows. A job with fewer rows fails the task; for a partition
+        that holds fewer rows the sensor waits. (templated)
+    :param min_files: the same for files. (templated)
+    :param min_partitions: the least number of partitions that hold files and meet all conditions,
+        among those below ``partition``, a path above them, or in the whole table. (templated)
+    :param require_manifest: a ``_SUCCESS`` counts only if it names its job, as that of the S3A
+        committers does. ``False``: for partitions or an output, the ``_SUCCESS`` of any job counts,
+        also one of 0 bytes, as Spark's plain commit writes it. (templated)
+    :param committer: the committer of the partitions: ``zero_rename``, which their heads show, or
+        ``magic``, ``directory``, ``partitioned``, which their runs' reports and ``_SUCCESS`` show.
         (templated)
-    :param check_files: list the partitions, and wait until every file is there that their heads,
-        or ``_SUCCESS``, name, and as many as the last job left. (templated)
-    :param apply: finish a committed job whose owner died, rather than wait for maintenance;
+    :param check_files: list the partitions, and wait until there are all files that their heads or
+        ``_SUCCESS`` name, and as many files as the last job left. (templated)
+    :param apply: finish a committed job whose owner died, rather than wait for maintenance; this
         needs the right to write. (templated)
-    :param on_foreign_marker: where nothing is committed and a ``_SUCCESS`` of another committer
-        lies there, ``wait`` (and say so) or ``fail``; for one job.
-    :param on_stale: what to do where the partitions are ready, and what one of them was computed
-        from, or what that was, has other rows by now: ``fail``, or ``recompute``, as
-        :class:`.RecomputeOperator` does, and go on once they are as their inputs are. ``ignore``
-        does not ask. One of which it was not told from what it was computed is not stale.
-    :param code_versions: by table, the present version of its program's code: rows that another one
-        made, or of which it is not known, are stale. (templated)
+    :param on_foreign_marker: for one job, if nothing is committed and there is a ``_SUCCESS`` of
+        another committer: ``wait`` (and log it) or ``fail``.
+    :param on_stale: what to do if the partitions are ready, but one of their inputs, or an input of
+        an input, has other rows by now: ``fail``; or ``recompute``, as :class:`.RecomputeOperator`
+        does, and go on when the partitions match their inputs. ``ignore`` does not check. A
+        partition whose inputs are not known is not stale.
+    :param code_versions: by table, the present version of its program's code. Rows that another
+        version made, or an unknown one, are stale. (templated)
     :param airflow_conn_id: with ``on_stale="recompute"``, the connection of type ``http`` to
         Airflow's API server. (templated)
     :param deferrable: wait in the triggerer, without a worker slot.
@@ -164,7 +167,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
     parsers: ClassVar[Mapping[str, Parser]] = {
         **dict.fromkeys(_TEXTS, read_text),
         "upstream_map_index": read_index,
-        # Read where their names and their time zone are known.
+        # Their own parsers read these later, when names and time zone are known.
         **dict.fromkeys(("partitions", "from_date", "to_date", "newer_than"), read_any),
         "newer_than_version": read_version,
         **dict.fromkeys(("min_rows", "min_files", "min_partitions"), read_whole),
@@ -239,9 +242,9 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         self._check_arguments()
 
     def execute(self, context: Context) -> Any:
-        """Look once; then wait in the triggerer, or here.
+        """Poll once; then wait in the triggerer, or here.
 
-        :raises AirflowSensorTimeout: names what was waited for.
+        :raises AirflowSensorTimeout: names the job or the partitions.
         """
         self._until = time.time() + self.timeout
         return self._polled(context)
@@ -249,9 +252,9 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
     def resume_execution(
         self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
     ) -> Any:
-        """Go on after a wait in the triggerer: with the answer, or with the time-out.
+        """Go on after a wait in the triggerer, with its result or its timeout.
 
-        :raises AirflowSensorTimeout: names what was waited for.
+        :raises AirflowSensorTimeout: names the job or the partitions.
         """
         given = dict(next_kwargs or {})
         # A wait that began before an upgrade has no end of its own.
@@ -260,13 +263,13 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         return self._polled(context)
 
     def defer(self, *, kwargs: dict[str, Any] | None = None, **given: Any) -> NoReturn:
-        """Defer with the end of the sensor's time, so that a second wait does not begin it anew."""
+        """Defer with the end of the sensor's timeout, so that a second wait does not extend it."""
         super().defer(kwargs={**(kwargs or {}), _UNTIL: self._until}, **given)
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once. A deferrable sensor then waits in the triggerer.
+        """Poll once. If it is not ready, a deferrable sensor then waits in the triggerer.
 
-        :raises AirflowFailException: waiting is in vain, or the call cannot be right.
+        :raises AirflowFailException: the commit will never come, or the arguments are invalid.
         :raises AirflowSkipException: the task that it waits for was skipped.
         :raises ZeroRenameError: the table could not be read.
         """
@@ -276,9 +279,9 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         return self._judge(context, self._ask(context))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any] | None:
-        """Judge what the trigger answered.
+        """Act on the trigger's result.
 
-        :raises AirflowFailException: waiting is in vain.
+        :raises AirflowFailException: the commit will never come.
         :raises AirflowSkipException: the task that it waits for was skipped.
         :raises ZeroRenameError: the table could not be read.
         """
@@ -287,14 +290,17 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
     def proceed(
         self, context: Context, event: object = None, *, progress: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Go on to make again what is stale, after a wait in the triggerer; then look once more."""
+        """Go on with a recompute after a wait in the triggerer; then poll once more."""
         make_again(self, context, progress, self.poke_interval)
         return self.poke(context).xcom_value
 
     def _polled(self, context: Context) -> Any:
-        """Poll as any sensor does, which decides for an error of whichever poke whether the task is
-        failed or skipped, or goes on: ``soft_fail``, ``never_fail`` and ``silent_fail``."""
-        # Unwrapped: Airflow warns of an execute() that is not the task's first.
+        """Poll by the base sensor's ``execute``, also after a wait in the triggerer.
+
+        It decides for each error of a poke whether the task fails, is skipped, or goes on:
+        ``soft_fail``, ``never_fail`` and ``silent_fail``.
+        """
+        # Unwrapped, since Airflow warns of an execute() that is not the task's first.
         poll = unwrap(BaseSensorOperator.execute)
         with self._named(context):
             return poll(self, context)
@@ -303,13 +309,13 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         timeout = trigger_timeout(next_method, next_kwargs)
         if timeout is not None:
             raise AirflowSensorTimeout(f"Airflow ended the wait in the triggerer: {timeout}.")
-        # Past the sensor's own, which skips with soft_fail what a poke fails of.
+        # Not the base sensor's method: with soft_fail it would skip errors with which a poke fails.
         return super(BaseSensorOperator, self).resume_execution(next_method, next_kwargs, context)
 
     def _ask(self, context: Context) -> QueryResult:
-        """Ask the table.
+        """Poll the table once.
 
-        :raises AirflowFailException: the call cannot be right.
+        :raises AirflowFailException: the arguments are invalid.
         :raises ZeroRenameError: the table could not be read.
         """
         try:
@@ -320,7 +326,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
                 query = self._asked
             table = as_found(self._table, [query])
             query = self._asked = spelled(query, lambda: table_spelling(table))
-            # Before the look: a task that has ended by now has committed by now.
+            # Ask before the poll: a task that has ended now commits nothing after this moment.
             ask = asks_states(context["ti"])  # pyright: ignore
             keys = [query.idempotency_key] if query.idempotency_key else []
             state = next(iter(states_of_tasks(ask, keys).values()), None)
@@ -332,7 +338,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
 
     @contextmanager
     def _named(self, context: Context) -> Iterator[None]:
-        """Let a time-out in the block name table and job, and what was seen last."""
+        """Add the table, the job or partitions, and the last result to a timeout in the block."""
         try:
             yield
         except _UpstreamSkipped:
@@ -352,7 +358,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
             ) from error
 
     def _last_seen(self, context: Context) -> str:
-        """What the last look saw; what one now sees where the triggerer was the one that looked."""
+        """Return the explanation of the last poll; poll now if only the triggerer has polled."""
         if not self._explained:
             try:
                 return self._ask(context).explanation
@@ -377,7 +383,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         return PokeReturnValue(result.state == READY, result.report)
 
     def _defer(self, context: Context) -> NoReturn:
-        """Wait in the triggerer for the rest of the sensor's time."""
+        """Wait in the triggerer for the rest of the sensor's timeout."""
         rest = self._until - time.time()
         if rest <= 0:
             raise AirflowSensorTimeout(f"The timeout of {self.timeout:g} s is over.")
@@ -392,9 +398,9 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         )
 
     def _check_arguments(self) -> None:
-        """While a DAG file is parsed: what no template hides.
+        """Check the arguments that are no templates, while a DAG file is parsed.
 
-        :raises InvalidInputError: an argument that cannot be right.
+        :raises InvalidInputError: an invalid argument.
         """
         self.note_arguments()
         check_on_stale(self.on_stale, self.reschedule, self.code_versions)
@@ -404,9 +410,9 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         self._query_of(self.table, key, self._known_partitions(), is_known).check(is_known)
 
     def _query(self, context: Context) -> TableQuery:
-        """What the rendered arguments ask.
+        """Build the query from the rendered arguments.
 
-        :raises InvalidInputError: they do not say what is waited for, or cannot be right.
+        :raises InvalidInputError: they identify no job and no partitions, or are invalid.
         """
         self.read_arguments()
         table = ZeroRenameHook(self.zero_rename_conn_id).table_url(self.table)
@@ -435,10 +441,13 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         names: tuple[str, ...] | None,
         known: Callable[[object], bool],
     ) -> TableQuery:
-        """One job's query, or one of partitions.
+        """Build a query for one job, or for partitions.
 
-        :param table: its whole root.
-        :param known: whether a value is what it will be, and no template of it.
+        :param table: the URL of the table's root.
+        :param idempotency_key: of the run whose job it waits for, or ``None``.
+        :param names: the partitions, or ``None``.
+        :param known: return whether a value is final, not a template.
+        :raises InvalidInputError: the arguments contradict each other.
         """
         if self.idempotency_key is not None and self.upstream_task_id is not None:
             raise InvalidInputError(
@@ -495,7 +504,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         )
 
     def _watermark(self, known: Callable[[object], bool]) -> float | None:
-        """The time after which partitions have to be committed, in Unix seconds."""
+        """Return the time after which partitions must be committed, in Unix seconds."""
         if self.newer_than is None or not known(self.newer_than):
             return None if self.newer_than is None else 0.0
         zone = time_zone(self.partition_timezone)
@@ -504,9 +513,9 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
     def _subject(
         self, names: tuple[str, ...] | None, known: Callable[[object], bool]
     ) -> dict[str, Any]:
-        """The partitions of a query, the directory above them, or the whole output.
+        """Return the partitions of a query, the directory above them, or the whole output.
 
-        :raises InvalidInputError: a directory is named in several ways.
+        :raises InvalidInputError: ``min_partitions`` is given with several partitions.
         """
         if self.min_partitions is None:
             is_whole = names is None and self.newer_than is not None
@@ -521,7 +530,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         return {"partitions": (), "directory": (names or ("",))[0], "min_partitions": least}
 
     def _known_partitions(self) -> tuple[str, ...] | None:
-        """The partitions as far as no template hides them; a template where one does."""
+        """Return the partitions if no template is left in the arguments, else a template."""
         given = (self.partitions, self.from_date, self.to_date, self.partition_format)
         if self.partition_format is not None and is_known(self.partition_format):
             check_partition_format(self.partition_format, self.partition_timezone)
