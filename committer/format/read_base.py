@@ -17,9 +17,9 @@ from .records.typed_json import Unfit, from_members
 class ReadBase:
     """The state that a job has read of its own table.
 
-    Under ``on_conflict=fail`` it is a conflict if a partition that the job writes is not at the
-    version that was read when its head is claimed. For partitions that were not read, the version
-    at the job's opening counts, as without a base.
+    When the job claims the head of a partition that it writes, the partition must be at the version
+    that was read. Otherwise it is a conflict, under ``on_conflict=fail``. For partitions that were
+    not read, the version at the job's opening counts, as without a base.
 
     :param table: the root that was read, ``s3://bucket/prefix``; ``None``: nothing was read.
     :param versions: by partition; 0: it had no head; ``None``: it counts as not read.

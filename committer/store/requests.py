@@ -311,9 +311,10 @@ class ListLifecycleRules(Request[LifecycleRules | Unknown]):
 
 @dataclass(frozen=True)
 class ListTieringRules(Request[tuple[TieringRule, ...] | Unknown]):
-    """List the configurations of the same bucket that archive objects without recent reads.
+    """List the configurations of a bucket that archive objects without recent reads.
 
-    *Unknown*: the store does not answer such requests.
+    The bucket is the one that holds the keys below a prefix. *Unknown*: the store does not answer
+    such requests.
     """
 
     prefix: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-#: The storage class whose objects a bucket's configurations are about.
+#: The storage class of the objects that such configurations concern.
 INTELLIGENT_TIERING = "INTELLIGENT_TIERING"
 #: Error codes for a bucket without such configurations. Stores that do not know this request list
 #: objects instead.
@@ -15,10 +15,10 @@ _NONE = {"NoSuchConfiguration", "NotImplemented", "MethodNotAllowed", "501", "40
 
 @dataclass(frozen=True)
 class TieringRule:
-    """An enabled configuration for that class, which moves objects to an archive tier.
+    """An enabled configuration of S3 Intelligent-Tiering with an archive tier.
 
-    It moves objects that were not read for some days; they cannot be read at once in that tier.
-    Each configuration has such a tier: other tiers need no configuration.
+    It moves objects of :data:`INTELLIGENT_TIERING` that were not read for some days; in that tier
+    they cannot be read at once. Each configuration has such a tier: other tiers need none.
 
     :param prefix: the configuration concerns only keys that begin with it.
     :param days: days without a read, after which objects are moved.

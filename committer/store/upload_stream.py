@@ -158,7 +158,7 @@ class DelayedOutputStream:
         return length
 
     def begin(self) -> None:
-        """Create the upload in the background, while bytes that are sure to come are awaited."""
+        """Create the upload in the background; for a stream that is sure to get bytes."""
         with self._lock:
             if self._state is _StreamState.OPEN and self._upload_id is None:
                 self._create()

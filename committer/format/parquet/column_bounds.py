@@ -57,7 +57,7 @@ class ColumnBounds:
     nulls: int | None
 
     def guarantees(self, field: pa.Field, rows: int) -> list[pc.Expression]:
-        """Return expressions of which one is true for each row.
+        """Return expressions; for each row, at least one of them is true.
 
         :param rows: the number of the column's rows.
         """

@@ -143,7 +143,7 @@ class RowFilter:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns over which the condition is."""
+        """Columns that the condition may use."""
         return self._schema
 
     def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
