@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,10 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_START_TAG,
 )
 
-from zero_rename.committer.errors import counted, first_few
+from zero_rename.committer.errors import ZeroRenameError, counted, first_few
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.table import Table
-from zero_rename.lineage import Step, look_up, plan
+from zero_rename.lineage import LineageGraph, Step, look_up, plan
 
 from ..asset_step import APPLICATION
 from .asset_reference import RESOURCE, AssetLike, AssetReference
@@ -52,8 +53,9 @@ def recompute_sensor(
     runs of the same partitions that others have started.
 
     A tick that fails names what must not be run: what the plan refuses, a job that belongs to no
-    asset of this code location, an asset that appends, a target that Hadoop's committers load. Each
-    table stays whole, and stale partitions stay stale.
+    asset of this code location, an asset that appends, a target that Hadoop's committers load or
+    that cannot be read. Each table stays whole, and stale partitions stay stale. The other targets
+    are run again.
 
     :param targets: the assets that are to agree with their inputs, as definitions or by their keys.
         Whatever lies between them and fresh inputs is run again, too, if it is an asset.
@@ -90,19 +92,13 @@ def _tick(
     # List the runs before the plan: one that ends in between may have loaded what the plan then
     # calls stale.
     running = _Running.of(assets)
-    tables = [assets.table_as_it_is(key) for key in targets]
-    urls = [table.root.url for table in tables if table.exists()]
-    by_hadoop = [
-        f"{it.root.url}: Hadoop's committers load it, and record no inputs"
-        for it in tables
-        if it.root.url not in urls and isinstance(it, Table) and is_hadoops(it)
-    ]
-    versions = {assets.table(key).root.url: now for key, now in assets.code_versions.items()}
-    graph = look_up(urls, assets.resource.client(), lost=lost, code_versions=versions)
+    search = _Search(assets, lost)
+    urls = search.urls_of(targets)
+    graph = search.graph_behind(urls)
     # A run writes only the partitions that it is asked for, so it removes no rows in others.
     found = plan(graph, alone=True)
     refused = [f"job {it.job or '—'} of {it.table}: {it.why}" for it in found.refused]
-    layer = _Layer([*refused, *by_hadoop])
+    layer = _Layer(list(dict.fromkeys((*refused, *search.refused))))
     for step in found.layers[0] if found.layers else ():
         try:
             layer.add(_runs(assets, step), running)
@@ -119,10 +115,68 @@ def _tick(
         return dg.SkipReason(f"Waits for {first_few(layer.waits)}.")
     if layer.refused:
         raise dg.Failure(
-            f"Not all can be run again: {'; '.join(layer.refused)}. Each table is whole; what is "
-            "stale stays so. `zero-rename lineage plan` names it."
+            f"Not all can be run again: {'; '.join(layer.refused)}. No table was changed, and what "
+            "is stale stays so. `zero-rename lineage plan` names it."
         )
     return dg.SkipReason("Nothing is to be run again.")
+
+
+@dataclass
+class _Search:
+    """Search for what is stale behind targets.
+
+    :param lost: as for :func:`recompute_sensor`.
+    :param refused: the targets that cannot be searched, with the reason.
+    """
+
+    assets: _Assets
+    lost: bool
+    refused: list[str] = field(default_factory=list)
+
+    def urls_of(self, targets: Iterable[dg.AssetKey]) -> list[str]:
+        """Return the tables of targets, without those that are not there yet."""
+        found = dict[str, None]()
+        for key in targets:
+            with self._noted_failures(f"asset {key.to_user_string()!r}"):
+                table = self.assets.table_as_it_is(key)
+                if table.exists():
+                    found[table.root.url] = None
+                elif isinstance(table, Table) and is_hadoops(table):
+                    why = "Hadoop's committers load it, and record no inputs"
+                    self.refused.append(f"{table.root.url}: {why}")
+        return list(found)
+
+    def graph_behind(self, urls: Sequence[str]) -> LineageGraph:
+        """Build the graph of the jobs behind tables. Leave out tables that cannot be read, and
+        those behind which a table cannot be read."""
+        versions = self._code_versions()
+        try:
+            return self._look_up(urls, versions)
+        except ZeroRenameError:
+            readable = []
+            for url in urls:
+                with self._noted_failures(url):
+                    self._look_up([url], versions)
+                    readable.append(url)
+            return self._look_up(readable, versions)
+
+    def _look_up(self, urls: Sequence[str], versions: Mapping[str, str]) -> LineageGraph:
+        client = self.assets.resource.client()
+        return look_up(urls, client, lost=self.lost, code_versions=versions)
+
+    def _code_versions(self) -> dict[str, str]:
+        """Return the code versions that the sensor asks for, by the tables that are there."""
+        versions = self.assets.code_versions
+        return {url: versions[key] for key in versions for url in self.urls_of([key])}
+
+    @contextmanager
+    def _noted_failures(self, target: str) -> Iterator[None]:
+        """Note an error in the block, so that the tick goes on with the other targets."""
+        try:
+            yield
+        except Exception as error:
+            self.assets.context.log.exception(target)
+            self.refused.append(f"{target}: {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True)

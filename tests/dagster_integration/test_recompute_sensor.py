@@ -21,6 +21,7 @@ from dagster_zero_rename.watch.recompute_sensor import TAG
 from support.dagster_daemon import evaluated, executed
 from support.dagster_loads import DAYS, rows
 from zero_rename.committer.scan.reads import forget_reads
+from zero_rename.committer.store.requests import Put
 from zero_rename.lineage import LineageState as State
 from zero_rename.lineage import look_up
 
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.memory_s3
 WEEKS = dg.WeeklyPartitionsDefinition(start_date="2013-01-07", end_date="2013-01-28", day_offset=1)
 WEEK = pa.schema([("week", pa.date32()), ("total", pa.int64())])
 _RANGE = "dagster/asset_partition_range"
+#: Targets that cannot be searched; the second is the key of no asset.
+DAMAGED, GONE = "damaged", "gone"
 
 
 @dataclass
@@ -49,6 +52,7 @@ class Lake:
     months: int = 0
     code: str | None = None
     asked_code: dict[dg.AssetKey | str, str] = field(default_factory=dict)
+    targets: tuple[str, ...] = ("monthly",)
 
     @property
     def defs(self) -> dg.Definitions:
@@ -75,8 +79,8 @@ class Lake:
             return zero_rename.write(context, pa.table({"total": [total]}))
 
         return dg.Definitions(
-            assets=[daily, weekly, monthly],
-            sensors=[recompute_sensor("monthly", code_versions=self.asked_code)],
+            assets=[daily, weekly, monthly, dg.AssetSpec(DAMAGED)],
+            sensors=[recompute_sensor(*self.targets, code_versions=self.asked_code)],
             resources={
                 "zero_rename": self.zero,
                 "io_manager": ZeroRenameIOManager(zero_rename=self.zero),
@@ -386,3 +390,25 @@ def test_a_step_is_made_of_what_it_has_read_and_no_other_in_its_process(lake: La
     lake.run("daily", "2013-01-07")
     states = {it.state for it in look_up([lake.zero.table("daily").root.url]).partitions()}
     assert states == {State.UNKNOWN}
+
+
+def test_target_that_cannot_be_read_keeps_no_other_from_being_run_again(lake: Lake) -> None:
+    damaged = lake.zero.table(DAMAGED)
+    with damaged.job(WEEK, partition_by=["week"]) as job:
+        job.write(pa.table([[dt.date(2013, 1, 7)], [1]], schema=WEEK))
+    damaged.run(Put(damaged.root.table_key, b"no record"))
+    lake.targets = (DAMAGED, GONE, "monthly")
+    lake.correct("2013-01-08", 4)
+    assert lake.layer()
+    assert lake.layer()
+    assert lake.total() == [17]
+    with pytest.raises(dg.Failure) as raised:
+        lake.tick()
+    said = str(raised.value.description)
+    assert f"{DAMAGED}: RecordDamagedError: " in said
+    assert "asset 'gone': Failure: " in said
+
+
+def test_code_version_of_an_asset_without_a_table_yet_is_no_error(lake: Lake) -> None:
+    lake.asked_code = {DAMAGED: "2"}
+    assert "Nothing is to be run again" in lake.tick().skip_message
