@@ -54,8 +54,11 @@ def _name_of(kind: Any) -> str:
         return _name_of(classes[0])
     if kind is Any or kind is None:
         return _TABLE
+    module = getattr(kind, "__module__", "")
     # DuckDB's classes are in the module _duckdb in some versions, and in duckdb in others.
-    library = getattr(kind, "__module__", "").partition(".")[0].removeprefix("_")
+    library = module.partition(".")[0].removeprefix("_")
+    if library == "pyspark":
+        library = ".".join(module.split(".")[:2])  # pyspark.pandas has other data frames.
     return f"{library}.{getattr(kind, '__name__', kind)}"
 
 
@@ -86,7 +89,7 @@ def _relation(scan: TableScan) -> Any:
     return duckdb.from_arrow(scan.to_arrow())
 
 
-_TABLE, _SPARK = "pyarrow.Table", "pyspark.DataFrame"
+_TABLE, _SPARK = "pyarrow.Table", "pyspark.sql.DataFrame"
 _READERS: dict[str, Callable[[TableScan], Any]] = {
     _TABLE: TableScan.to_arrow,
     "pyarrow.RecordBatchReader": TableScan.to_batches,

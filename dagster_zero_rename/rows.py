@@ -29,8 +29,9 @@ class Rows:
 
 def is_spark_frame(data: Any) -> bool:
     """Return whether ``data`` is a Spark data frame, classic or of Connect; does not import
-    Spark."""
-    return _library(data) == "pyspark" and type(data).__name__ == "DataFrame"
+    Spark. A data frame of pandas on Spark is not one."""
+    kind = type(data)
+    return kind.__module__.startswith("pyspark.sql.") and kind.__name__ == "DataFrame"
 
 
 def rows_of(data: Any) -> Rows:
@@ -38,6 +39,7 @@ def rows_of(data: Any) -> Rows:
 
     :raises InvalidInputError: ``data`` has none of these forms.
     """
+    _refuse_pandas_on_spark(data)
     reader = reader_of(data)
     if reader is None and isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
         readers = map(_checked_reader, data)
@@ -55,6 +57,7 @@ def rows_of(data: Any) -> Rows:
 
 
 def _checked_reader(data: Any) -> pa.RecordBatchReader:
+    _refuse_pandas_on_spark(data)
     reader = reader_of(data)
     if reader is not None:
         return reader
@@ -71,5 +74,13 @@ def _checked_reader(data: Any) -> pa.RecordBatchReader:
     )
 
 
-def _library(data: Any) -> str:
-    return type(data).__module__.partition(".")[0]
+def _refuse_pandas_on_spark(data: Any) -> None:
+    """Refuse a frame of pandas on Spark. By Arrow's interface, which it has in some versions of
+    Spark, all of its rows would go through this process."""
+    kind = type(data)
+    if kind.__module__.startswith("pyspark.pandas."):
+        raise InvalidInputError(
+            f"The asset's rows are a pyspark.pandas.{kind.__name__}; nothing was written.",
+            remedy="Return frame.to_spark(), a Spark data frame; or "
+            'frame.to_spark(index_col="day"), which keeps the index as a column.',
+        )

@@ -308,10 +308,14 @@ def require_spark_frame(frame: Any) -> None:
     """
     if not hasattr(frame, "sparkSession"):
         kind = type(frame)
+        is_pandas_on_spark = kind.__module__.startswith("pyspark.pandas.")
         raise InvalidInputError(
             f"frame is a {kind.__module__}.{kind.__name__}, and no data frame of Spark's; nothing "
             "was written.",
-            remedy="Make one of it by spark.createDataFrame(…); or write it without Spark: rows of "
+            remedy="Give frame.to_spark(); or frame.to_spark(index_col='day'), which keeps the "
+            "index as a column."
+            if is_pandas_on_spark
+            else "Make one of it by spark.createDataFrame(…); or write it without Spark: rows of "
             "pandas, Polars and Arrow are taken by Table(…).job() and Table(…).merge().",
         )
 

@@ -11,7 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dagster_zero_rename.rows import rows_of
+from dagster_zero_rename.frames import is_spark
+from dagster_zero_rename.rows import is_spark_frame, rows_of
+from zero_rename.committer import InvalidInputError
 
 SCHEMA = pa.schema([("day", pa.date32()), ("number", pa.int64())])
 TWO = [{"day": dt.date(2013, 1, 1), "number": n} for n in (1, 2)]
@@ -81,3 +83,22 @@ def test_an_iterator_is_gone_through_as_it_is_written() -> None:
     next(rows.batches)
     next(rows.batches)
     assert made == [0, 1]
+
+
+def test_frame_of_pandas_on_spark_is_refused_with_what_to_call() -> None:
+    import pyspark.pandas as ps
+
+    frame = object.__new__(ps.DataFrame)  # A real one needs a Spark session.
+    assert not is_spark_frame(frame)
+    assert not is_spark(ps.DataFrame)
+    for data in (frame, iter([frame])):
+        with pytest.raises(InvalidInputError, match=r"pyspark\.pandas\.DataFrame.*to_spark\(\)"):
+            rows_of(data)
+
+
+def test_frame_of_spark_is_known_by_its_class() -> None:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.classic.dataframe import DataFrame as Classic
+
+    assert is_spark_frame(object.__new__(Classic))
+    assert is_spark(DataFrame)

@@ -233,3 +233,10 @@ def test_a_frame_of_another_library_is_refused_with_the_way_to_write_it(data: An
     for call in calls:
         with pytest.raises(InvalidInputError, match=r"no data frame of Spark's.*Table\(…\)\.merge"):
             call()
+
+
+def test_frame_of_pandas_on_spark_is_refused_with_what_to_call() -> None:
+    # A real one needs a Spark session.
+    frame: Any = type("DataFrame", (), {"__module__": "pyspark.pandas.frame"})()
+    with pytest.raises(InvalidInputError, match=r"pyspark\.pandas.*to_spark\(\)"):
+        save(frame, "s3://bucket/table")
