@@ -192,7 +192,7 @@ def check_word(service: Service, committer: str) -> None:
 
 
 def refuse_repeats(where: str, said: object, repeats: bool) -> None:
-    """Refuse a service's own repetition of a driver, which would append its rows once more.
+    """Refuse a service's own repetition of a driver, which would append its rows again.
 
     :param where: the setting of the request.
     :param said: its value.

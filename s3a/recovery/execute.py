@@ -278,7 +278,7 @@ def _undo(file: NamedFile) -> Step[_Treated]:
 
 
 def _sent(request: AbortUpload | Delete) -> Step[Done | Refused | Unknown]:
-    """Send a request that may be repeated, again if the store does not answer."""
+    """Send an idempotent request, and repeat it while the store does not say what happened."""
     answer: Done | Refused | Unknown = Unknown("")
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)

@@ -163,7 +163,7 @@ class LeftoverJob:
         return max((one.last_modified for one in self.sets), default=0.0)
 
     def refusals(self, root: TableRoot) -> tuple[str, ...]:
-        """Return why its pending sets must not be used at all, neither forward nor back.
+        """Return why its pending sets must not be used, neither to roll it forward nor back.
 
         They may name files that are not this job's. Empty if nothing is wrong. Sends no request.
         """

@@ -1,4 +1,4 @@
-"""Newer runs of the partitions of a dead job, which must not be rolled forward over their rows.
+"""Newer runs in the partitions of a dead job: it must not be rolled forward over their rows.
 
 A job that is rolled forward only adds its files. If a newer run has replaced the same partitions,
 or is about to, its rows would be mixed with old rows that it replaces. The partitions and the order

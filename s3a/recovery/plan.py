@@ -161,8 +161,8 @@ class Case:
         """True if the job has committed, so that all of its files became visible.
 
         That is so if its own marker is there, which its commit writes last, or if its run has
-        reported it. Readers rely on both, so such a job is never rolled back, even if later jobs
-        have removed its files or its marker.
+        reported it. Readers rely on each of the two, so such a job is never rolled back, even if
+        later jobs have removed its files or its marker.
         """
         own = bool(self.job.uuid) and self.marker.job == self.job.uuid
         own = own and self.marker.is_newer_than(self.job.last_set)
@@ -345,7 +345,7 @@ def named_files(keys: Sequence[str]) -> str:
 
 
 def _uploads_only(case: Case) -> tuple[Action, str]:
-    """Choose the action for a job that left uploads and no metadata in the store or a folder."""
+    """Choose the action for a job that left only uploads, without metadata or pending sets."""
     job, there = case.job, case.unclaimed or ()
     none = (
         "it left uploads and no metadata in the store: a staging committer keeps its pending "

@@ -318,9 +318,10 @@ def _forget_tries(root: TableRoot, judged: _Judged, results: Sequence[RecoveredJ
 
 
 def refuse_left_jobs(root: TableRoot) -> Step[None]:
-    """Refuse to adopt a directory in which jobs of Hadoop's committers are at work or left traces.
+    """Refuse to adopt a directory if a job of Hadoop's committers is at work or left traces there.
 
-    They may complete or remove files later, and no record of this package would name these.
+    Such a job, or its recovery, may complete or remove files later, and no record of this package
+    would show this.
 
     ``zero-rename adopt`` calls this itself. In Python call it before :meth:`.Table.adopt` and
     :meth:`.DeltaTable.adopt`::

@@ -211,7 +211,7 @@ def called_run(record: TryRecord) -> str:
 def run_of_try(record: TryRecord, nobody: str) -> str:
     """Name the run of a try, for a message.
 
-    :param nobody: the name of a run of which the record says nothing.
+    :param nobody: the name to use if the record does not name the run.
     """
     owner = record.owner
     if owner.dag_id is None:

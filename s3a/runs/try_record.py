@@ -243,8 +243,8 @@ class StoredTry:
     def may_be_writing(self) -> bool:
         """True if its application may still be at work.
 
-        That is so if it had a heartbeat within :data:`HEARTBEAT_TIMEOUT`, and its operator has not
-        reported an end, or one of its writes has not ended.
+        That is so if it had a heartbeat within :data:`HEARTBEAT_TIMEOUT`, and either its operator
+        or one of its writes has not reported an end.
         """
         goes_on = self.record.state == SUBMITTED
         goes_on = goes_on or any(write.state == WRITING for write in self.record.writes)

@@ -49,10 +49,10 @@ def verify_markers(root: TableRoot) -> Step[MarkerReport]:
 
     One listing, and a request for each marker. A file counts as replaced, not as missing, if
     its folder holds a file of another write that is as new as the marker: another job has loaded
-    the partition. Spark puts one UUID into the names of all files of a write, which tells writes
-    apart. A file also counts as replaced if the ledger has a later run that replaces the partition,
-    at work or committed: magic's overwrite removes before it writes, and a run may have no row for
-    the partition.
+    the partition. Writes are distinguished by the UUID that Spark puts into the names of all files
+    of a write. A file also counts as replaced if the ledger has a later run that replaces the
+    partition, at work or committed: magic's overwrite removes before it writes, and a run may have
+    no row for the partition.
 
     A marker names a hundred files at most (Hadoop's ``SuccessData``), and only those are compared.
     A marker that names files elsewhere is not compared: it was copied here with the files.

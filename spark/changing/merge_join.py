@@ -107,12 +107,12 @@ class MergeJoin:
 
     @contextmanager
     def reading(self, state: Snapshot) -> Iterator[None]:
-        """Convert an error of Spark's reader in the block if files of the state were replaced.
+        """Replace an error of Spark's reader in the block if files of the state were replaced.
 
-        Spark's reader has its own error for a file that is missing.
+        Spark's reader raises its own error for a missing file.
 
-        :raises SnapshotGoneError: an error came, and the table has changed since the state was
-            read.
+        :raises SnapshotGoneError: an error was raised, and the table has changed since the state
+            was read.
         """
         try:
             yield
@@ -141,7 +141,7 @@ class MergeJoin:
             return partitions_of(keys, whole.schema, self._by)
 
     def _key_range(self) -> str | None:
-        """Return a condition on the first key column that all rows fulfil that can match.
+        """Return a condition on the first key column that is true for all rows that can match.
 
         Files that it excludes by their statistics are not read. ``None``: no condition.
         """

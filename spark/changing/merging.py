@@ -73,7 +73,7 @@ def merge(
         If several rows, in any partitions, have the same key, one counts, by ``latest_by``.
     :param schema_mode: ``merge``: columns that only the frame has, and wider types, become the
         table's. Columns that the frame lacks stay as they are, and are null in inserted rows.
-    :param attempts: how often the table is read and joined at most, if other jobs change it.
+    :param attempts: how often the table may be read and joined, if other jobs change it meanwhile.
     :param partition_by: partition columns of a table that does not exist yet.
     :param layout: the layout of a table that does not exist yet, as in :func:`.save_frame.save`;
         that of an existing table is found.

@@ -56,7 +56,7 @@ def delete(
     :param table: ``s3://bucket/prefix``.
     :param where: a condition, as for ``DataFrame.where``: ``day < '2013-01-01' and user_id = 7``.
         The current time in it, as by ``now()``, is that of the call.
-    :param attempts: how often the table is read at most, if other jobs change it.
+    :param attempts: how often the table may be read, if other jobs change it meanwhile.
     :param options: options of the write, as in :func:`.save_frame.save`.
     :param spark: the session; ``None`` for the active one.
     :returns: a report: numbers of rows deleted and of other rows in the same partitions, and of

@@ -122,9 +122,9 @@ class RowWriter:
         return told
 
     def _earlier(self, policy: OnRepeat) -> str | None:
-        """Return the run's earlier job if the run has done this before under a policy.
+        """Return the earlier job by which the run has made this change, if a policy is in force.
 
-        :param policy: the policy for a repetition; ``None`` is returned if another one is given.
+        :param policy: this policy for a repetition; ``None`` is returned under another one.
         """
         key = self._options.idempotency_key
         return self.table.job_of_key(key) if key and self._options.on_repeat is policy else None
