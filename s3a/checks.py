@@ -24,7 +24,7 @@ _log = logging.getLogger("zero_rename.s3a.checks")
 
 
 class Severity(StrEnum):
-    """Severity of a finding: the job is refused, or only warned."""
+    """Severity of a finding: an error refuses the job, a warning is only logged."""
 
     #: Rows would be lost, doubled or seen half-written, or the job cannot work. It is refused.
     ERROR = "error"
@@ -37,6 +37,7 @@ class JobFacts:
     """A job with its settings and its surroundings. ``None`` always means: not known from here.
 
     A check stays silent if it would have to guess, unless the guess costs rows.
+
     :param committer: the word that was chosen: ``zero_rename`` or a :class:`Committer`.
     :param settings: from :func:`~.hadoop.effective_settings.effective`, defaults included.
     :param destination: the path as Spark is given it, ``s3a://bucket/table``.

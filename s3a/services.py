@@ -351,7 +351,7 @@ _OLDER_GLUE = ("0.9", "1.0", "2.0", "3.0", "4.0")
 def glue_version(version: str) -> tuple[int, int]:
     """Return the numbers of a version of Glue.
 
-    :raises InvalidInputError: it is not a version.
+    :raises InvalidInputError: the text is not a version.
     """
     found = re.fullmatch(r"(\d+)\.(\d+)", version)
     if found is None:

@@ -237,7 +237,7 @@ def for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def in_job_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give a batch of Spark the names of a job's columns, and the types that Spark does not have.
+    """Give a batch of Spark the job's column names, and cast columns to types that Spark lacks.
 
     :param schema: the job's columns, in the batch's order.
     :raises InvalidInputError: a value does not fit its column; the error names the column.

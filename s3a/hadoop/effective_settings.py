@@ -1,7 +1,7 @@
 """Settings in force, the origin of each, and the files that hold them.
 
 A setting can reach a job from several layers. The caller orders the layers, and the first one that
-has a key wins. This module also follows what Spark and Hadoop do with names:
+has a key wins. This module also follows the rules of Spark and Hadoop for names:
 
 * ``spark.hadoop.X`` is Hadoop's ``X``. A bare ``X`` counts in a session and in Hadoop's own
   files. From ``--conf`` and from properties files Spark drops it, with a warning

@@ -37,8 +37,9 @@ def distributed(
     A frame that is sorted stays as it is, with a warning.
 
     :param columns: the partition columns; empty: the rows are only spread evenly over fewer tasks.
-    :param size: most bytes for a task, as Spark shuffles them. ``None``: the session's value
-        (``spark.sql.adaptive.advisoryPartitionSizeInBytes``), which always counts on Spark Connect.
+    :param size: approximate limit of bytes for a task, as Spark shuffles them. ``None``: the
+        session's value (``spark.sql.adaptive.advisoryPartitionSizeInBytes``), which always counts
+        on Spark Connect.
     :param table: for the log.
     """
     if has_own_order(_analyzed(frame)):
