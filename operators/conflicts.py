@@ -373,7 +373,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         jobs = [
             it.settlement.job for it in done if it.settlement and it.settlement.how == "restore"
         ]
-        # On use: DAG files are parsed by processes that change nothing.
+        # Imported on use: processes that only parse DAG files need not load it.
         from ..tables.table_at import opened_as_it_is
 
         own = opened_as_it_is(table) if any(jobs) else table

@@ -121,7 +121,7 @@ class PublishLoadOperator(TaskArguments, BaseOperator):
         """
         if self._published is None:
             return None
-        # On use: DAG files are parsed by processes that tell nothing.
+        # Imported on use: processes that only parse DAG files need not load it.
         from ..provider.assets.lineage import job_lineage
 
         return job_lineage(*self._published, self.inlets)

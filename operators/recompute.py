@@ -1,4 +1,4 @@
-"""Operators that plan which jobs must be run again and in which order, and that run them."""
+"""Recompute: an operator that plans which jobs to run again, and one that runs them."""
 
 from __future__ import annotations
 

@@ -323,7 +323,7 @@ def _variables(
 
     The object may set another endpoint of the same store.
     """
-    from ..committer.store.client_settings import S3_CLIENT  # It needs boto3.
+    from ..committer.store.client_settings import S3_CLIENT  # Lazy: it loads boto3.
 
     pod = spec.get(role) or {}
     named = {it.get("name") for it in pod.get("env") or ()}

@@ -40,7 +40,7 @@ def delta_table_at(table: Table) -> DeltaTable | None:
         kind = table.run(table_kind(table.root))
         if kind is TableKind.NONE:
             return None
-        # On use: DAG files are parsed by processes that know no table.
+        # Imported on use: processes that only parse DAG files need not load it.
         from ..tables.table_at import delta_at
 
         _known[table] = delta_at(table) if kind is TableKind.DELTA else None
@@ -74,7 +74,7 @@ def refuse_of_directories(table: Table | DeltaTable, **given: object) -> None:
 
 
 def partitions_in(table: DeltaTable, directory: str) -> tuple[str, ...]:
-    """Find the partitions below a directory that hold files; none if there is no table yet.
+    """Find the partitions with files below a directory; empty if there is no table yet.
 
     :param directory: the path above them, such as ``year=2013``; ``""`` for all.
     """
@@ -95,7 +95,7 @@ def look_at_partitions(
     :return: the table's state (``None``: there is no table yet), the changes by partition, and
         whether entries that were cleaned from the log may have made more changes.
     """
-    # On use: DAG files are parsed by processes that know no table.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ..tables import Since
 
     try:

@@ -98,7 +98,7 @@ class JobQuery:
 
     @property
     def is_spelled(self) -> bool:
-        """True if no partition is left to spell as its table does (``day=1`` for ``day=01``)."""
+        """True if the partition has its table's spelling (``day=1``, not ``day=01``)."""
         return self.spelled or self.partition is None
 
     def spelled_by(self, spelling: TableSpelling) -> JobQuery:
@@ -164,10 +164,10 @@ class JobQuery:
         return self.idempotency_key is not None or self.newer_than_version is not None
 
     def watched(self, root: TableRoot) -> tuple[str, ...]:
-        """Return keys and folders where every change of the answer shows.
+        """Return the keys and folders to watch: the answer changes only if one of them does.
 
-        :return: folders end with a slash; empty if no keys or folders show every change: ask anew
-            at each poll.
+        :return: folders end with a slash; empty if the answer may change without any of them: then
+            each poll asks anew.
         """
         from ..s3a.runs.ledger import run_prefix
 
@@ -202,7 +202,7 @@ class JobQuery:
             than a poll.
         :raises ZeroRenameError: the store refused or did not answer, or a record is damaged.
         """
-        # On use: DAG files are parsed by processes that ask nothing.
+        # Imported on use: processes that only parse DAG files need not load it.
         from ..tables import DeltaTable
         from .s3a.load import RunLook, look_at_run, report_of_job
 

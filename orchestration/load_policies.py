@@ -61,7 +61,7 @@ def check_policies(
             remedy="Append or overwrite, or leave on_conflict out.",
         )
     if committer != NATIVE:
-        # On use: DAG files are parsed by processes that submit nothing.
+        # Imported on use: processes that only parse DAG files need not load it.
         from .s3a.conflicts import ConflictPolicy, check_policy
 
         policy = ConflictPolicy(OnConflict(on_conflict or OnConflict.FAIL))
@@ -149,6 +149,6 @@ def check_table_data_root(table: Table, said: Mapping[str, Any]) -> None:
     :raises TableMismatchError: the table has another data root.
     """
     if said.get("layout") is TableLayout.DELTA and said.get("data_root"):
-        from ..tables.table_at import delta_at  # With the readers of Parquet: on use.
+        from ..tables.table_at import delta_at  # Lazy: it loads Parquet readers.
 
         delta_at(table).refuse_other_data_root(said["data_root"])

@@ -38,7 +38,7 @@ def _is_said(name: str, value: object) -> bool:
 
 
 def check_merge(said: Mapping[str, Any], committer: str | None) -> None:
-    """Check that mode merge has a key and the native committer, and that other modes have no key.
+    """Check the arguments of merges: mode merge needs a key, and other modes take none.
 
     :param said: a load's arguments by name.
     :param committer: ``None`` if it is not known yet.

@@ -113,7 +113,7 @@ class NewCommits:
 
 
 def present(table: Table, since: float | None, now: float) -> ListingCursor:
-    """Return the cursor to begin with: commits made so far are not reported.
+    """Return the cursor to begin with: commits made before are not reported.
 
     :param since: in Unix seconds; if given, commits from this time on are reported all the same.
     :param now: in Unix seconds.
@@ -126,7 +126,7 @@ def present(table: Table, since: float | None, now: float) -> ListingCursor:
 def new_commits(
     table: Table, cursor: ListingCursor, now: float, wanted: Callable[[str], bool]
 ) -> NewCommits:
-    """Return the commits after a cursor that readers by listing can see.
+    """Return the commits after a cursor; only those that readers by listing can see.
 
     This takes three listings, and two requests for each commit. Compactions, which bring no rows,
     and jobs that were open for longer than :data:`LONGEST` are not reported.
@@ -166,7 +166,7 @@ def new_entries(
     :param since: in Unix seconds.
     :param wanted: as for :func:`new_commits`.
     """
-    # On use: DAG files are parsed by processes that know no table.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ..tables import Since
 
     if cursor is None and since is None:

@@ -22,7 +22,7 @@ def partitions_below(table: Table | DeltaTable, directory: str, by_heads: bool) 
     :param directory: the path above them, such as ``year=2013``; ``""`` for the table's root.
     :param by_heads: find partitions that have a head; else those with files in their folders.
     """
-    # On use: DAG files are parsed by processes that ask nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ..tables import DeltaTable
 
     if isinstance(table, DeltaTable):

@@ -112,9 +112,9 @@ class PartitionsQuery:
 
     @property
     def is_spelled(self) -> bool:
-        """True if no partition is left to spell as its table does.
+        """True if all partitions have their table's spelling, or if there is none to follow.
 
-        For Hadoop's committers no table record gives a spelling.
+        A destination of Hadoop's committers has no table record, so it has no spelling.
         """
         named = {*self.partitions, self.directory} - {UNPARTITIONED, ""}
         return self.spelled or not self.is_by_heads or not named
@@ -212,10 +212,10 @@ class PartitionsQuery:
         return f"{len(self.partitions)} partitions from {self.partitions[0]} on"
 
     def watched(self, root: TableRoot) -> tuple[str, ...]:
-        """Return the keys where every change of the answer shows.
+        """Return the keys to watch: the answer changes only if one of them does.
 
         :return: empty for Hadoop's committers, whose loads are in the ledger too, and with
-            ``min_partitions``: each poll asks anew.
+            ``min_partitions``: then each poll asks anew.
         """
         if not self.is_by_heads or self.min_partitions is not None:
             return ()
@@ -246,7 +246,7 @@ class PartitionsQuery:
         return QueryResult(READY, f"There are {self.subject} of {self.table}.", self._report(held))
 
     def judge(self, table: Table | DeltaTable) -> tuple[dict[str, HeldPartition], dict[str, str]]:
-        """Return the partitions' states, and for each that is not ready the reason.
+        """Return the partitions' states, and the reasons why some are not ready.
 
         The files are checked even if other partitions are not ready.
         """
@@ -282,7 +282,7 @@ class PartitionsQuery:
     def _judged(
         self, table: Table | DeltaTable, seen: Mapping[str, State] | None
     ) -> tuple[dict[str, HeldPartition], dict[str, str]]:
-        """Return the partitions' states, and for each that does not qualify the reason."""
+        """Return the partitions' states, and the reasons why some do not meet the conditions."""
         held, lacking = self._held(table, seen)
         if self.apply and any(it.unfinished is not None for it in held.values()):
             table.recover()
@@ -293,8 +293,8 @@ class PartitionsQuery:
     def _held(
         self, table: Table | DeltaTable, seen: Mapping[str, State] | None
     ) -> tuple[dict[str, HeldPartition], dict[str, str]]:
-        """Read the partitions' states, and for those without a commit that counts the reason."""
-        # On use: DAG files are parsed by processes that ask nothing.
+        """Read the partitions' states, and the reasons why others have no commit that counts."""
+        # Imported on use: processes that only parse DAG files need not load it.
         from ..tables import DeltaTable
 
         why: dict[str, str] = {}
@@ -344,7 +344,7 @@ class PartitionsQuery:
         return held, {name: unchanged for name in held if name not in changes}
 
     def _lacks(self, held: HeldPartition) -> str | None:
-        """Return which condition a partition does not meet; ``None`` if it meets all."""
+        """Return why a partition does not meet the conditions; ``None`` if it does."""
         at = held.decided_at
         if held.unfinished is not None:
             return f"job {held.unfinished} is not yet applied to its end"
@@ -472,11 +472,11 @@ def _counted_rows(table: Table, partition: str) -> int:
 def absent_files(
     table: Table | DeltaTable, held: Mapping[str, HeldPartition]
 ) -> dict[str, list[str]]:
-    """Find files that partitions should hold and that a listing lacks or shows in another size.
+    """Find the missing files of partitions, and those that a listing shows in another size.
 
     :return: keys by partition; partitions whose files are all there are left out.
     """
-    # On use: DAG files are parsed by processes that ask nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ..tables import DeltaTable
 
     if isinstance(table, DeltaTable):

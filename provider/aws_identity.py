@@ -21,7 +21,7 @@ def handed_keys(hook: S3Hook, conn_id: str) -> dict[str, str]:
     :return: empty if the keys on this machine are those of boto3's own chain.
     :raises StoreRefusedError: the connection decides the keys, and has none.
     """
-    from ..committer.store.clients import Keys  # It needs boto3.
+    from ..committer.store.clients import Keys  # Lazy: it loads boto3.
 
     if not _decides_keys(hook):
         return {}
@@ -50,7 +50,7 @@ def _decides_keys(hook: S3Hook) -> bool:
     """
     from airflow.providers.amazon.aws.hooks import base_aws
 
-    from ..committer.store.aws_sessions import chain_method  # It needs boto3.
+    from ..committer.store.aws_sessions import chain_method  # Lazy: it loads boto3.
 
     config = hook.conn_config
     if config.aws_access_key_id or config.role_arn or config.profile_name:

@@ -104,7 +104,7 @@ class Clearing:
 
         :return: ``False`` if the task is at work, or another plan has it.
         """
-        # On use: DAG files are parsed by processes that look at nothing.
+        # Imported on use: processes that only parse DAG files need not load it.
         from ..committer.commit.narrowed_run import end_narrowing, leave_narrowing
 
         if any(it.versions for it in permits) and api.state(instance) not in ENDED:

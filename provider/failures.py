@@ -123,7 +123,7 @@ def explained(
         ``on_superseded`` is ``skip``.
     :raises AirflowException: any other failure that the application reported.
     """
-    # On use: DAG files are parsed by processes that submit nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ..orchestration.runs.outcomes import committed_before, told_failure
 
     try:
@@ -150,10 +150,10 @@ def explained(
 def _is_of_application(error: Exception) -> bool:
     """Return whether an error says that the submitted application has failed.
 
-    Errors of Airflow's providers do. That of Spark raises a RuntimeError if it polls a cluster's
-    API.
+    All errors of Airflow's providers count. The provider of Spark raises a RuntimeError for a
+    failed application if it polls a cluster's API.
     """
-    # On use: DAG files are parsed by processes that submit nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ..orchestration.runs.outcomes import UnendedJobError
 
     if isinstance(error, AirflowFailException | AirflowSkipException | UnendedJobError):
@@ -173,7 +173,7 @@ def refuse_retry(table: LoadedTable, run: TaskRun, waits: bool) -> None:
     :raises AirflowFailException: there is such a failure.
     :raises AirflowSkipException: there is one, and it skips the task.
     """
-    # On use: DAG files are parsed by processes that submit nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ..orchestration.runs.outcomes import last_failure
 
     told = None if run.is_first else last_failure(table, run)

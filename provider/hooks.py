@@ -87,7 +87,7 @@ class ZeroRenameHook(BaseHook):
             return self.s3.get_conn()
 
     def _making_session(self) -> AbstractContextManager[None]:
-        from ..committer.store.aws_sessions import making_session  # It needs boto3.
+        from ..committer.store.aws_sessions import making_session  # Lazy: it loads boto3.
 
         return making_session(self.settings.aws_conn_id)
 
@@ -138,8 +138,10 @@ class ZeroRenameHook(BaseHook):
         return (self.settings.catalog if given is None else given) or ""
 
     def table_url(self, table: str) -> str:
-        """Return the URL, ``s3://bucket/prefix``, of a table named by its URL or relative to the
-        table root."""
+        """Return the URL of a table, ``s3://bucket/prefix``.
+
+        :param table: that URL, or a name below the connection's table root.
+        """
         return self.settings.table_url(table)
 
     def get_table(self, table: str) -> Table:
@@ -233,7 +235,7 @@ class ZeroRenameHook(BaseHook):
     @cached_property
     def store(self) -> ClientSettings:
         """Settings with which another process reaches the same store as this hook's client."""
-        from ..committer.store.client_settings import ClientSettings  # It needs boto3.
+        from ..committer.store.client_settings import ClientSettings  # Lazy: it loads boto3.
 
         client = self.get_conn()
         with self._making_session():
@@ -249,7 +251,8 @@ class ZeroRenameHook(BaseHook):
         """Return the variables of :meth:`credentials_env` about the store, without any secret.
 
         The package's own client uses :data:`~.committer.store.client_settings.S3_CLIENT` alone. The
-        others are for other programs of the application: AWS has no variables for the rest.
+        others are for other programs of the application; they cannot carry all settings, since AWS
+        does not have a variable for each.
 
         :return: that variable; and ``AWS_ENDPOINT_URL_S3``, ``AWS_REGION`` and
             ``AWS_DEFAULT_REGION``, those that apply. If the connection names one endpoint for all

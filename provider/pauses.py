@@ -26,7 +26,7 @@ def pause_deferred(
     :param kwargs: the arguments of that method.
     :raises TaskDeferred: always.
     """
-    # On use: DAG files are parsed by processes that defer nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from airflow.providers.common.compat.standard.triggers import TimeDeltaTrigger
 
     make: Any = TimeDeltaTrigger

@@ -262,7 +262,7 @@ def plan_for(
 
     :param may_be_empty: targets may hold no rows.
     """
-    # On use: DAG files are parsed by processes that look at nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ..lineage import LineageState, look_up, plan
 
     graph = look_up(
@@ -279,7 +279,7 @@ def refuse_hadoops(hook: ZeroRenameHook, targets: Iterable[str]) -> None:
 
     :raises InvalidInputError: one of the targets is of such a table.
     """
-    # On use: DAG files are parsed by processes that look at nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ..lineage.graph import place_named
     from ..maintenance.destinations import destination_at
 
@@ -295,7 +295,7 @@ def refuse_hadoops(hook: ZeroRenameHook, targets: Iterable[str]) -> None:
 
 
 def log_plan(made: MadePlan) -> None:
-    """Log a plan: the jobs to run again, those that must not be, and the number not known."""
+    """Log a plan: jobs to run again, refused jobs, and the number of partitions it cannot judge."""
     found = made.plan
     rows = [
         (str(number), step.table, step.said, step.job, "; ".join(step.why))

@@ -326,7 +326,7 @@ class _OfThisPackage:
                 remedy="Look for conflicts again, and resolve what is found.",
             )
         settles = {one.partition: one.settling for one in it.orders}
-        # On use: DAG files are parsed by processes that look at nothing.
+        # Imported on use: processes that only parse DAG files need not load it.
         from ..orchestration.runs.outcomes import makes_no_other
 
         is_whole = makes_no_other(self.table, it.first.run, it.partitions)

@@ -59,7 +59,7 @@ def see_to_stale(sensor: Any, context: Context, report: Mapping[str, Any]) -> bo
     """
     if sensor.on_stale == "ignore":
         return False
-    # On use: DAG files are parsed by processes that look at nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ..committer.format.layout import UNPARTITIONED
     from ..lineage import WRONG, look_up
 

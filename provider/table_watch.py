@@ -211,7 +211,7 @@ class TableWatch:
         return list(zip(joined, answers, strict=True))
 
     def _ask(self, given: Table, joined: list[_Waiter], ended: dict[str, str]) -> list[QueryResult]:
-        # On use: DAG files are parsed by processes that know no table.
+        # Imported on use: processes that only parse DAG files need not load it.
         from ..tables import DeltaTable
 
         table = as_found(given, [waiter.query for waiter in joined])

@@ -58,7 +58,8 @@ class SuccessManifestTrigger(BaseTrigger):
                 else:
                     yield TriggerEvent(asdict(result))
         except Exception as error:
-            # The failure of a trigger skips a sensor with soft_fail; that of a poke fails it.
+            # An event rather than an exception: with soft_fail, an exception of a trigger would
+            # skip the sensor, but an error of a poke fails it.
             _log.exception("%s", query.table)
             said = f"{type(error).__name__}: {error}"
             yield TriggerEvent(asdict(QueryResult(ERROR, said)))

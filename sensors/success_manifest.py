@@ -257,7 +257,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         :raises AirflowSensorTimeout: names the job or the partitions.
         """
         given = dict(next_kwargs or {})
-        # A wait that began before an upgrade has no end of its own.
+        # A wait that began before an upgrade of this package has no end in its arguments.
         self._until = given.pop(_UNTIL, time.time() + self.timeout)
         self._resumed = partial(self._resume, next_method, given)
         return self._polled(context)
@@ -326,7 +326,8 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
                 query = self._asked
             table = as_found(self._table, [query])
             query = self._asked = spelled(query, lambda: table_spelling(table))
-            # Ask before the poll: a task that has ended now commits nothing after this moment.
+            # Ask before the poll: a task that has ended by now has made its commit, if any, so that
+            # the poll finds it.
             ask = asks_states(context["ti"])  # pyright: ignore
             keys = [query.idempotency_key] if query.idempotency_key else []
             state = next(iter(states_of_tasks(ask, keys).values()), None)

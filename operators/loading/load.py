@@ -148,7 +148,7 @@ class TableLoad:
 
     def waiting(self) -> UnpublishedJob | None:
         """Return the run's job that waits to be published, if this load holds rows back."""
-        # On use: DAG files are parsed by processes that know no table.
+        # Imported on use: processes that only parse DAG files need not load it.
         from ...tables import DeltaTable
 
         if self.handoff.publish is not False:
@@ -159,7 +159,7 @@ class TableLoad:
     @property
     def directories(self) -> Table:
         """Table of a load by Hadoop's committers, which write no layout but directories."""
-        # On use: DAG files are parsed by processes that know no table.
+        # Imported on use: processes that only parse DAG files need not load it.
         from ...committer import Table
 
         assert isinstance(self.table, Table)
@@ -167,7 +167,7 @@ class TableLoad:
 
 
 class LoadOperator(TaskArguments, BaseOperator):
-    """Base of the operators that submit an application which writes one table.
+    """Base of the operators that submit an application to write one table.
 
     In the list of bases it comes before the operator that submits. Before the submission it finds
     out what earlier attempts of the run have done; after it, it checks that this run's job is
@@ -611,7 +611,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         """
         if self._published_load is None:
             return None
-        # On use: DAG files are parsed by processes that tell nothing.
+        # Imported on use: processes that only parse DAG files need not load it.
         from ...provider.assets.lineage import job_lineage
 
         load, report = self._published_load

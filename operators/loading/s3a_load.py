@@ -35,7 +35,7 @@ def asked_of(load: TableLoad, options: Mapping[str, Any]) -> dict[str, Any]:
 
     :param options: of the operator; they win over the connection's.
     """
-    # On use: DAG files are parsed by processes that submit nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ...orchestration.s3a.configuration import asked_options
 
     settings = load.hook.settings
@@ -79,7 +79,7 @@ def loaded_before(load: TableLoad, on_repeat: str) -> dict[str, Any] | None:
 
 def policy_of(load: TableLoad) -> ConflictPolicy:
     """Return the policy of a load for other runs of its partitions."""
-    # On use: DAG files are parsed by processes that submit nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ...orchestration.s3a.conflicts import ConflictPolicy
 
     said = load.handoff

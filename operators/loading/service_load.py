@@ -215,7 +215,7 @@ class ServiceLoadOperator(LoadOperator):
             )
 
     def on_kill(self) -> None:
-        """Cancel the service's job, and abort its commit job, or finish it if it had decided."""
+        """Cancel the service's job; abort the table's job, or finish it if it had decided."""
         if self._mark is not None:
             self._end(self._mark)
 
@@ -399,7 +399,7 @@ class ServiceLoadOperator(LoadOperator):
         operator: Any = self
         if not getattr(operator, "openlineage_inject_transport_info", False):
             return
-        # On use: DAG files are parsed by processes that submit nothing.
+        # Imported on use: processes that only parse DAG files need not load it.
         from airflow.providers.common.compat.openlineage.utils import spark
 
         passed = spark.inject_transport_information_into_spark_properties({}, context)
@@ -432,7 +432,7 @@ class ServiceLoadOperator(LoadOperator):
         :raises StoreRefusedError: the connection may not write there.
         :raises OutcomeUnknownError: it is not known whether the package is there.
         """
-        # On use: DAG files are parsed by processes that submit nothing.
+        # Imported on use: processes that only parse DAG files need not load it.
         from ...committer import Table
 
         if not self.ship_package:
@@ -521,9 +521,9 @@ class ServiceLoadOperator(LoadOperator):
 
     @contextmanager
     def _ending(self, mark: JobMark | None) -> Iterator[None]:
-        """Turn an error of a wait in the block into another one if the job has not ended.
+        """Replace the error of a wait in the block if the job has not ended: the new one says so.
 
-        It does the same if it cannot be found out whether the job has ended.
+        It is also replaced if it cannot be found out whether the job has ended.
 
         :param mark: of the job.
         """

@@ -121,7 +121,7 @@ def read_versions(name: str, given: object) -> dict[str, str]:
 
 
 def read_policy(name: str, given: object) -> SettlementPolicy:
-    """Return a policy for conflicts of runs; a template may have made a text of its mapping.
+    """Return a policy for conflicts of runs, also from the text that a template made of a mapping.
 
     :raises InvalidInputError: anything else.
     """
@@ -256,8 +256,8 @@ def read_time(name: str, given: object, zone: tzinfo = UTC) -> datetime:
     """Return a time.
 
     The argument is a datetime, a date, a text in ISO 8601, digits such as ``20251231``,
-    ``2025123105`` and ``202512310530``, or Unix seconds. Unix seconds have 9 or 10 digits; ten
-    digits that make a date and an hour from 1970 on are read as these.
+    ``2025123105`` and ``202512310530``, or Unix seconds of 9 or 10 digits. Ten digits that make a
+    date and an hour from 1970 on are read as a date and an hour, not as Unix seconds.
 
     :param zone: the time zone of a time that names none.
     :raises InvalidInputError: anything else.
@@ -377,7 +377,7 @@ def _kind(given: object) -> str:
 
 
 def _shown(given: object) -> str:
-    """Return an argument as an error may show it: shortened, and not if it may hold a secret."""
+    """Return an argument for the text of an error: shortened; if it may hold a secret, its type."""
     text = repr(given)
     if _SECRET.search(text):
         return f"<{type(given).__name__}>"

@@ -51,8 +51,7 @@ class RepeatableRun(LoadRun, Protocol):
         ...
 
     def on_repeat(self, asked: str, committed_by: Owner | None = None) -> str:
-        """Return ``skip``, ``replace_own`` or ``append``, as :meth:`.task_run.TaskRun.on_repeat`
-        does."""
+        """Return ``skip``, ``replace_own`` or ``append`` (:meth:`.task_run.TaskRun.on_repeat`)."""
         ...
 
 

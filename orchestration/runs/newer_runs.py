@@ -43,7 +43,7 @@ def refuse_superseded(
     named = partitions()
     if not named:
         return
-    # On use: DAG files are parsed by processes that submit nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ...committer.commit.newest_run import refuse_overtaken
 
     ranks, run = handoff.run_rank or NO_RANK, handoff.idempotency_key

@@ -93,7 +93,7 @@ def check_partitions(
 
 
 def check_waiting(waits: UnpublishedJob, allowed: Collection[str]) -> None:
-    """Check that a job that waits to be published would change only the partitions of its run.
+    """Check that a job waiting to be published would change only the partitions of its run.
 
     :param allowed: the partitions of the run; empty: all are allowed.
     :raises TaskResultsError: it would change others. Its rows are not visible yet.
@@ -139,7 +139,8 @@ def why_not_settled(
 ) -> str:
     """Explain why a run that ended well has not settled a conflict over a partition.
 
-    :param stands: the run that the plan lets stand; ``losers``: those that give way.
+    :param stands: the key of the run that the plan lets stand.
+    :param losers: the keys of the runs that give way.
     :param version: the partition's version that the plan had seen.
     :return: ``""`` if the run has settled the conflict.
     """
@@ -167,7 +168,7 @@ def tell_narrowing(
 
     :return: the plan; ``None`` if there is none or it is over.
     """
-    # On use: DAG files are parsed by processes that run nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ...committer.commit.narrowed_run import read_narrowing
 
     asks = earlier is not None or is_retried
@@ -267,7 +268,7 @@ def last_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
 
     :return: ``None`` if none was reported, or if that cannot be read.
     """
-    # On use: DAG files are parsed by processes that run nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ...committer.commit.failures import read_failure
 
     try:
@@ -287,8 +288,8 @@ def names_overtaken(
 ) -> bool:
     """Return whether an error says that another job has changed a partition.
 
-    It does if it is of such a class, and names a head or, in a Delta table without heads,
-    partitions.
+    Its class must be that of such an error. It must also name a head or, in a Delta table, which
+    has no heads, partitions.
 
     :param error: the name of the error's class.
     :param gave_way: partitions in which the run gave way to others.

@@ -118,7 +118,7 @@ def sure_partitions(table: LoadedTable, named: Sequence[str] | None) -> tuple[st
     """
     if named:
         return tuple(named)
-    # On use: DAG files are parsed by processes that know no table.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ...committer.format.layout import UNPARTITIONED
 
     return (UNPARTITIONED,) if table.exists() and not table.partition_by else ()
@@ -174,7 +174,7 @@ class TableSpelling:
         return directory.count("/") + 1 >= len(self.columns)
 
     def _written(self, path: str, columns: Sequence[str]) -> str:
-        # On use: DAG files are parsed by processes that know no table.
+        # Imported on use: processes that only parse DAG files need not load it.
         from ...committer.format.schema.hive_paths import normalise_partition
 
         return normalise_partition(path, self.schema, columns)

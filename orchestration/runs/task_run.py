@@ -67,8 +67,7 @@ class NamedTask:
 
 
 def task_of(idempotency_key: str) -> NamedTask | None:
-    """Return the task of an idempotency key; ``None`` if :func:`idempotency_key_of` made no such
-    key."""
+    """Return the task of a key by :func:`idempotency_key_of`; ``None`` for any other key."""
     parts = idempotency_key.split("/")
     if len(parts) not in (3, 4) or not all(parts) or not "".join(parts[3:] or "0").isdecimal():
         return None
@@ -111,7 +110,8 @@ class TaskRun:
         then this is a retry, and the commit is reported. It becomes ``replace_own`` if the task was
         cleared since, for example by a backfill that reprocesses, or if its run was deleted and
         made again: then it should load again and replace its former rows. If the two cases cannot
-        be distinguished, it becomes ``replace_own``, which leaves the right rows in both cases.
+        be distinguished, it becomes ``replace_own``, which leaves the right rows in both cases. If
+        the owner is not known, it becomes ``skip`` only if the task was never cleared.
 
         :param asked: one of :data:`ON_REPEAT`.
         :param committed_by: the owner of that commit; ``None`` if there is none or it is not

@@ -189,10 +189,11 @@ def refuse_rivals(
 
 
 def keeps_its_turn(mine: TryRecord, rivals: Iterable[TryRecord]) -> bool:
-    """Return whether all rivals of an attempt give way to it.
+    """Return whether all rivals of an attempt must give way to it.
 
-    They do if they opened in the same second, have seen this attempt, and come before it: the
-    attempt with the lower rank gives way, and with equal ranks the one with the lower UUID.
+    They must if they opened in the same second and are lower: of two such attempts, the one with
+    the lower rank gives way, and with equal ranks the one with the lower UUID. A rival that has not
+    seen this attempt does not do so.
     """
     return all(it.opened_at == mine.opened_at and _is_before(it, mine) for it in rivals)
 
@@ -208,7 +209,8 @@ def _is_before(other: TryRecord, mine: TryRecord) -> bool:
 def was_tried(mine: TryRecord, policy: ConflictPolicy) -> bool:
     """Return whether a conflict may have been settled against the run of an attempt.
 
-    That takes an earlier attempt of the task; and under *last_wins* it does not matter.
+    It may have been only if the task had an earlier attempt. Under *last_wins* it has no effect, so
+    the result is false.
     """
     may_lose = policy.on_conflict is not OnConflict.LAST_WINS
     return may_lose and (mine.owner.try_number or 1) > 1
@@ -282,7 +284,7 @@ def superseding(loads: Loads, mine: TryRecord, compares: bool) -> dict[str, Supe
 
 
 def settled_against(table: Table, mine: TryRecord) -> SupersededRunError | None:
-    """Build the error of a run that committed in a conflict which was settled against it.
+    """Build the error of a run that has committed, and whose conflict was settled against it.
 
     :return: ``None`` if no conflict was settled against it.
     """

@@ -201,7 +201,7 @@ class Tries:
     def _undo(
         self, record: TryRecord, writes: Sequence[WriteRecord], unsure: Sequence[WriteRecord]
     ) -> None:
-        """Make sure that an attempt that did not commit as a whole has no rows to be doubled.
+        """Make sure that loading again doubles no rows of an attempt without a whole commit.
 
         Files that are certainly its own are removed.
 

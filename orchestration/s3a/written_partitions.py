@@ -111,7 +111,7 @@ def written_partitions(
 def _look(
     root: TableRoot, partitions: Sequence[str], committer: str | None, memory: _Memory
 ) -> Step[tuple[dict[str, WrittenPartition], dict[str, str]]]:
-    # On use: DAG files are parsed by processes that look at nothing.
+    # Imported on use: processes that only parse DAG files need not load it.
     from ...committer.format.schema.hive_paths import as_spark_writes
 
     listed, said, of_root = yield from All(

@@ -85,7 +85,7 @@ def choose_python(environ: Mapping[str, str], conf: Mapping[str, object]) -> dic
 
 
 def check_python(interpreter: str, shipped: bool) -> None:
-    """Check that a Python worker on this host can import the packages that the writer needs.
+    """Check that a Python worker on this host can import the packages of the writer.
 
     :param shipped: this package itself comes by ``--py-files``.
     :raises InvalidInputError: the interpreter does not run, or lacks a package.

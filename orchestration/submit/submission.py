@@ -1,4 +1,4 @@
-"""One call of spark-submit: the ways of variables, secrets and the package to each cluster.
+"""One call of spark-submit: how variables, secrets and the package get to each kind of cluster.
 
 ============================  ==========================  ================================
                               driver                      executors

@@ -29,7 +29,7 @@ TABLES = "Zero Rename tables"
 
 
 class NotAllowedError(Exception):
-    """The user may not see this."""
+    """The user may not see the page, or not the tables of a connection."""
 
 
 class Visitor:

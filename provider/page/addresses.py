@@ -27,7 +27,7 @@ def page_address(base_url: str, page: str, **query: str) -> str:
 
 
 def relative(page: str, **query: str | None) -> str:
-    """Return the address of a page relative to another one, with any path below which Airflow is.
+    """Return the address of a page relative to another one, so that Airflow's path does not matter.
 
     :param query: the query's values; those that are ``None`` are left out.
     """

@@ -63,13 +63,13 @@ class DayCell:
 
     @property
     def height(self) -> int:
-        """Length of its bar: rows, or bytes if the rows were not counted."""
+        """Value of its bar: rows, or bytes if the rows were not counted."""
         return self.bytes if self.rows is None else self.rows
 
 
 @dataclass(frozen=True)
 class YearOfCells:
-    """A year of the calendar, with all days from its first to its last.
+    """A year of the calendar: the days from the first partition to the last, gaps included.
 
     :param pressing: the most pressing state in it.
     """
