@@ -1,4 +1,4 @@
-"""Load a range of days as one job: one Spark application, one commit.
+"""A DAG that loads a range of days as one job: one Spark application, one commit.
 
 ``airflow backfill create`` makes a run for each day. This DAG loads the whole range at once: Spark
 starts once instead of once a day, and all days become visible together. Days that are already in

@@ -7,8 +7,8 @@ The tables are delays by day, by week and by month, and a ranking of the carrier
   backfill create`` makes those of the past.
 * ``flights_ranking`` runs whenever a month has been made: it is scheduled on the month's asset.
 * ``flights_recompute`` finds every night the partitions that are stale or lost, and those computed
-  from such partitions. It clears the tasks that made them, one layer at a time. It needs no hint
-  which days were corrected, or by which program.
+  from such partitions. It clears the tasks that made them, one layer at a time. Nobody has to name
+  the corrected days, and any program may have corrected them.
 * ``flights_day_report`` needs one day in its present state. If that day is stale, it is made again
   first; the other days of the same run of ``flights_by_day`` are not.
 
@@ -16,7 +16,8 @@ A partition that ``flights_job.py`` loads is identified by its files' bytes. If 
 compacted, let the job ``save(…, options={"content": "rows"})``; otherwise a compaction makes all
 tables that are computed from it count as stale.
 
-The last two need the connection ``airflow_api``, of type ``http``, to Airflow's API server.
+``flights_recompute`` and ``flights_day_report`` need the connection ``airflow_api``, of type
+``http``, to Airflow's API server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Load yesterday's flights every day by a job of EMR Serverless.
+"""A DAG that loads yesterday's flights every day by a job of EMR Serverless.
 
 It needs:
 

@@ -45,8 +45,9 @@ class ConnectionSettings:
     :param s3a_options: for Hadoop's committers, if the operator does not give them: members of
         :class:`~.s3a.hadoop.settings.S3ASettings`, such as ``encryption`` and ``storage_class``.
     :param catalog: the catalog in which loaded tables are registered, ``glue://database``.
-    :param max_recompute: the longest time, in seconds, in which partitions that are not durable can
-        be made again. Maintenance reports a longer one. ``None``: it does not check.
+    :param max_recompute: the longest acceptable time, in seconds, to make partitions again that are
+        not durable. Maintenance reports partitions that would take longer. ``None``: it does not
+        check.
     :param purge_older_than_hours: age of foreign uploads to purge, ``None`` for the
         configuration's default.
     :param exists: there is such a connection; the default one may be missing.

@@ -146,7 +146,7 @@ class DeferredLoad:
 def open_try(table: Table, idempotency_key: str, mark: JobMark) -> DeferredLoad | None:
     """Return the open attempt, with one of Hadoop's committers, that a service's job carries out.
 
-    :return: ``None`` if there is no such attempt, or if it has ended.
+    :return: ``None`` if there is no such attempt, or if its record is closed.
     """
     for known in table.run(ledger.tries_of(table.root, idempotency_key)):
         owner = known.record.owner

@@ -1,9 +1,10 @@
 """Partitions that Hadoop's committers wrote: the last commit of each, and its files.
 
 The last commit of a partition is found in the ledger's reports, which stay even if another job
-replaces ``_SUCCESS``; or in the ``_SUCCESS`` in the partition or at the root, if that is newer. A
-``_SUCCESS`` names only its job's first 100 files. The other files of the write have the same
-Spark UUID in their names. The files that a partition holds are those that a listing shows.
+replaces ``_SUCCESS``; or in the ``_SUCCESS`` in the partition or at the root, if that is newer or
+there is no report. A ``_SUCCESS`` names only its job's first 100 files. The other files of the
+write have the same Spark UUID in their names. The files that a partition holds are those that a
+listing shows.
 """
 
 from __future__ import annotations
