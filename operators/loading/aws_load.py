@@ -166,9 +166,10 @@ class DriverLoadOperator(AwsLoadOperator):
     configuration_overrides: Any
 
     def defer(self, *, trigger: Any, method_name: str, **more: Any) -> Any:
-        """Defer; while a job runs, without Airflow's timeout: the trigger limits the wait itself.
+        """Defer; while a job runs, without the timeout that the provider's operator gives.
 
-        If it ends the wait, its event says so.
+        The trigger limits the wait itself, and its event says so. ``execution_timeout`` applies as
+        in any load.
         """
         if method_name == self.completed_by:
             more.pop("timeout", None)

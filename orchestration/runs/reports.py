@@ -30,8 +30,8 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
         Some jobs have more:
 
         * a merge: ``row_changes`` (``inserted``, ``updated``, ``deleted``, ``unchanged``, in all
-          partitions that it read), ``partitions_left`` (those it read and did not change), and
-          ``bytes_read``
+          partitions that it read), ``partitions_left`` (the number of partitions that it read and
+          did not change), and ``bytes_read``
         * a job that wrote only some partitions of its run again, since a plan asked for these or
           newer runs have loaded the others: ``narrows`` (the run's job before) and
           ``rows_left_out``
