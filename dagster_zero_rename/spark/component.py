@@ -17,6 +17,7 @@ from ..resource import (
     ACROSS_PARTITIONS,
     DELETE_WHEN,
     LATEST_BY,
+    MODE,
     PARTITION_EXPR,
     TABLE,
     written_metadata,
@@ -54,7 +55,9 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
         description="The column that holds the partition keys, or a path of columns with strftime "
         "codes, year=%Y/month=%-m/day=%-d; by dimension where there are several.",
     )
-    mode: str = Field(default="overwrite", description="overwrite, append or merge.")
+    mode: str | None = Field(
+        default=None, description="overwrite, which is the default, append or merge."
+    )
     layout: str | None = Field(
         default=None,
         description="directory or delta, a Delta table; left out, that of the resource.",
@@ -102,7 +105,8 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
         more = {name: getattr(self, name) for name in names}
         given = written_metadata(self.mode, self.merge_on, self.catalog, **more)
         spec = self.asset.merge_attributes(metadata=given, kinds={"spark", "s3"})
-        check_formats(spec, self.partition_expr, self.mode)
+        # The asset's own metadata may have these words, too.
+        check_formats(spec, spec.metadata.get(PARTITION_EXPR), spec.metadata.get(MODE))
 
         @dg.multi_asset(
             specs=[spec],

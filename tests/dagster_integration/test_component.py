@@ -81,6 +81,16 @@ def test_its_table_is_registered_where_it_says(sandbox: DefsFolderSandbox) -> No
         assert asset.metadata_by_key[asset.key]["catalog"] == "glue://lake"
 
 
+def test_mode_in_the_metadata_of_its_asset_is_the_assets(sandbox: DefsFolderSandbox) -> None:
+    """Like the other words there, and like those of a plain asset."""
+    asset = {"key": "flights", "metadata": {"mode": "append", "table": "lake"}}
+    changes: dict[str, Any] = {"table": None, "partition_expr": None, "application_args": []}
+    with loaded(sandbox, asset=asset, schedule=None, **changes) as (_, defs):
+        made = defs.get_assets_def("flights")
+        metadata = made.metadata_by_key[made.key]
+        assert (metadata["mode"], metadata["table"]) == ("append", "lake")
+
+
 def requested(defs: dg.Definitions, at: str) -> list[Any]:
     repository = defs.get_repository_def()
     schedule = repository.get_schedule_def("flights_schedule")
@@ -101,11 +111,19 @@ def test_its_schedule_loads_each_day_once_when_it_has_ended(
         assert requested(merged, "2013-01-01T03:00:00+00:00") == []
 
 
+def metadata(**said: str) -> dict[str, Any]:
+    """Attributes of an asset by days with metadata."""
+    days = {"type": "daily", "start_date": "2013-01-01", "end_date": "2013-02-01"}
+    return {"asset": {"key": "flights", "partitions_def": days, "metadata": said}}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"mode": "upsert"}, "mode='upsert'"),
         ({"catalog": "hive://lake"}, "no catalog of AWS Glue"),
+        ({"partition_expr": None, **metadata(partition_expr="month=%m")}, "are both month=01"),
+        (metadata(mode="upsert"), "mode='upsert'"),
         (
             {"asset": {"key": "a", "partitions_def": {"type": "static", "partition_keys": ["x"]}}},
             "not by time",
