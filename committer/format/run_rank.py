@@ -100,7 +100,10 @@ class RunRank:
     def __str__(self) -> str:
         if self.kind is RankKind.NUMBER:
             return f"{self.value:g}" if self.value != int(self.value) else f"{int(self.value)}"
-        return datetime.fromtimestamp(self.value, UTC).isoformat()
+        try:
+            return datetime.fromtimestamp(self.value, UTC).isoformat()
+        except (OverflowError, ValueError, OSError):  # It is read from a variable, too.
+            return f"{self.value:g} s"
 
 
 def _number(given: object) -> float | None:

@@ -43,7 +43,9 @@ _OWNERS = frozenset({"s3-mock-file-store"})
 #: Below this many bytes, waiting for ``100 Continue`` costs a round trip and saves nothing.
 _EXPECT_FROM = 1024 * 1024
 #: Beginning of the Authorization header of requests that are signed with keys.
-SIGV4 = "AWS4-HMAC-SHA256"
+_SIGV4 = "AWS4-HMAC-SHA256"
+#: The header by which a request shows the session that it is signed for, of S3 Express.
+_SESSION = "x-amz-s3session-token"
 # Since 1.36 boto3 adds CRC32 trailers to uploads and checks checksums of answers by default.
 # Ceph, older MinIO and others refuse or mangle such uploads. The sha256 of the payload, which
 # SigV4 signs, also protects the bytes on the way, and our records have a sha256 of each file.
@@ -155,9 +157,10 @@ class S3Clients:
     def _sign(self, request: Any, **_: Any) -> None:
         """Sign a request again by the store's clock, if that differs from the host's.
 
-        A request that is not signed, or signed by another scheme, is not changed.
+        A request that is not signed, or signed by another scheme or with the keys of a session of
+        S3 Express, is not changed.
         """
-        if self.clock.ahead and request.headers.get("Authorization", "").startswith(SIGV4):
+        if self.clock.ahead and has_plain_signature(request):
             self.sign(request)
 
     def sign(self, request: Any) -> None:
@@ -331,6 +334,13 @@ def _why(error: Exception) -> str:
     elif str(error).startswith("Invalid endpoint"):
         why += ": the endpoint does not begin with http:// or https://, or is no URL"
     return why
+
+
+def has_plain_signature(request: Any) -> bool:
+    """Return whether a botocore request is signed with the client's own keys, by Signature Version
+    4: not with those of a session of S3 Express, nor by another scheme."""
+    headers = request.headers
+    return headers.get("Authorization", "").startswith(_SIGV4) and _SESSION not in headers
 
 
 def check_keys(client: Any) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import ClientError
 
-from .clients import SIGV4, S3Clients
+from .clients import S3Clients, has_plain_signature
 from .requests import AbortUpload, Done
 
 _OPERATION = "AbortMultipartUpload"
@@ -39,9 +39,7 @@ class _BucketEndpoint:
     def of(request: Any, key: str) -> _BucketEndpoint | None:
         """Take the endpoint from a request for a key; ``None``: not signed with plain keys."""
         headers, url = request.headers, request.url.partition("?")[0]
-        if not headers.get("Authorization", "").startswith(SIGV4):
-            return None
-        if "x-amz-s3session-token" in headers or not url.endswith(_quoted(key)):
+        if not has_plain_signature(request) or not url.endswith(_quoted(key)):
             return None
         prefix, agent = url.removesuffix(_quoted(key)), headers.get("User-Agent", "")
         return _BucketEndpoint(prefix, agent, request.context.get("signing", {}))

@@ -14,6 +14,9 @@ from math import inf
 _log = logging.getLogger("zero_rename.committer.store")
 #: Seconds of silence after which the log says that this process waits for the store.
 _TOLD_AFTER = 10.0
+#: Seconds without any trouble, in a process that sends nothing, after which a trouble begins a
+#: silence of its own. A request under way is in trouble more often than that.
+_FORGOTTEN = 300.0
 
 #: Lowest limit of requests at once: throttling does not reduce it further.
 FEWEST = 4
@@ -119,6 +122,7 @@ class Retries:
         self._lock = threading.Lock()
         self._heard = False
         self._silent_since: float | None = None
+        self._troubled_at = 0.0
         self._told = False
 
     @property
@@ -147,8 +151,9 @@ class Retries:
             self._troubles[trouble] += 1
             if trouble is Trouble.THROTTLED:
                 self._heard = True
-            if self._silent_since is None:
+            if self._silent_since is None or now - self._troubled_at > _FORGOTTEN:
                 self._silent_since = now
+            self._troubled_at = now
             tell = not self._told and now - self._silent_since >= _TOLD_AFTER
             self._told |= tell
         if tell:

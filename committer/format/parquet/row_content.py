@@ -1,14 +1,15 @@
 """Content of rows, independent of their order: the sum of a 64-bit hash of each row.
 
 The same rows have the same sum in any order, split or codec. A null value does not count, nor does
-the order of columns, nor the width of integers and floats. So rows that are written again with
-columns that the table got later, or with wider integers and floats, keep their content. Strings and
+the order of columns, nor the width of integers, floats and decimals. So rows that are written again
+with columns that the table got later, or with wider numbers, keep their content. Strings and
 decimals are hashed value by value, each distinct value of a batch once; nested values one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Context, Decimal
 from hashlib import blake2b
 from typing import Any
 
@@ -21,6 +22,8 @@ _MASK = 2**64 - 1
 #: affects every bit of the result.
 _MIX = ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53))
 _U64 = pa.uint64()
+#: As many digits as the widest decimal of Arrow has.
+_EXACT = Context(prec=76)
 
 
 class RowContent:
@@ -88,7 +91,9 @@ def _numbers(column: pa.Array) -> pa.Array:
         nan = pa.scalar(float("nan"), pa.float64())
         return _bits(_call("if_else", _call("is_nan", doubles), nan, doubles))
     if pt.is_decimal(kind):
-        column = column.cast(pa.string())
+        found = column.dictionary_encode()
+        texts = (_digits(it).encode() for it in found.dictionary.to_pylist())
+        return pa.array(map(_of_bytes, texts), _U64).take(found.indices)
     return _of_values(column)
 
 
@@ -114,10 +119,16 @@ def _plain(value: Any) -> bytes:
     elif isinstance(value, list | tuple):
         inner = map(_plain, value)
     else:
-        text = f"{type(value).__name__} {value!r}".encode()
+        shown = _digits(value) if isinstance(value, Decimal) else repr(value)
+        text = f"{type(value).__name__} {shown}".encode()
         return b"%d:%s" % (len(text), text)
     joined = b"".join(inner)
     return b"%s%d:%s" % (type(value).__name__[:1].encode(), len(joined), joined)
+
+
+def _digits(value: Decimal) -> str:
+    """Return a decimal's digits without the zeros that only its type's scale adds."""
+    return f"{value.normalize(_EXACT):f}"
 
 
 def _of_bytes(value: bytes) -> int:

@@ -32,6 +32,7 @@ from zero_rename.committer import (
 from zero_rename.committer.commit.state.context import Waiting
 from zero_rename.committer.format.layout import job_ids_begin
 from zero_rename.committer.format.records.failure import is_final
+from zero_rename.committer.format.run_rank import RankKind
 from zero_rename.committer.store.requests import Put
 
 OLD, MIDDLE, NEW = (RunRank(float(day)) for day in (1, 2, 3))
@@ -344,6 +345,10 @@ class TestRank:
     )
     def test_what_a_user_gives(self, given: object, rank: str) -> None:
         assert str(RunRank.of(given)) == rank
+
+    def test_time_beyond_all_calendars_is_shown_by_its_seconds(self) -> None:
+        with pytest.raises(InvalidInputError, match=r"1e\+20 s.* do not say which run is newer"):
+            RunRank(1e20).check_kind(RunRank(3, kind=RankKind.NUMBER))
 
     def test_a_text_of_ranks_comes_back(self) -> None:
         ranks = RunRanks({"": RunRank(0.1, 2.5), "day=ü": RunRank.of(3)})

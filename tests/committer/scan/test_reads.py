@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from conftest import Bucket
 from zero_rename import Table
 from zero_rename.committer import Content, FileOptions, InvalidInputError, JobSpec, TaskResultsError
 from zero_rename.committer.commit.changes import compose_decision
+from zero_rename.committer.format.parquet.row_content import RowContent
 from zero_rename.committer.format.records.decision import CondensedDecision
 from zero_rename.committer.format.records.inputs import (
     MOST_NAMED,
@@ -284,6 +286,23 @@ def test_many_partitions_are_a_digest(daily: Table, monkeypatch: pytest.MonkeyPa
     assert digest == reads.read_of(daily.snapshot()).stated().digest
     load(daily, 2, x=7, inputs=())
     assert digest != reads.read_of(daily.snapshot()).stated().digest
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_content_of_rows_stays_as_a_decimal_gets_a_wider_scale(nested: bool) -> None:
+    texts = ["1.00", "-20.50", "0.00", "12345678901234567890123456789.01"]
+
+    def content(kind: pa.DataType) -> str:
+        values: list[Any] = [Decimal(it) for it in texts]
+        made = (
+            pa.array([[it] for it in values], pa.list_(kind)) if nested else pa.array(values, kind)
+        )
+        found = RowContent()
+        found.add(pa.table({"x": made}))
+        return found.digest
+
+    narrow, wide, widest = pa.decimal128(31, 2), pa.decimal128(38, 7), pa.decimal256(76, 40)
+    assert content(narrow) == content(wide) == content(widest)
 
 
 class TestContent:

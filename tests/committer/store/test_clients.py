@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ProfileNotFound
 
@@ -246,3 +247,18 @@ def test_a_client_that_signs_nothing(s3_bucket: Any, monkeypatch: pytest.MonkeyP
     client.meta.events.register("before-send.s3", lambda request, **_: sent.append(request))
     client.list_objects_v2(Bucket=s3_bucket.name)
     assert "Authorization" not in sent[0].headers
+
+
+def test_requests_of_a_session_of_s3_express_keep_its_signature(s3_env: Any) -> None:
+    """They are signed with keys of the session, which the client's own cannot stand for."""
+    clients = S3Clients.from_environment()
+    clients.clock.ahead = 3600.0
+    signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=session", "x-amz-date": "then"}
+    plain, express = (
+        AWSRequest("GET", f"{clients.endpoint}/bucket/key", {**signed, **more})
+        for more in ({}, {"x-amz-s3session-token": "t"})
+    )
+    for request in (plain, express):
+        clients._sign(request)
+    assert plain.headers["Authorization"] != signed["Authorization"]
+    assert express.headers["Authorization"] == signed["Authorization"]

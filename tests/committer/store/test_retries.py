@@ -178,6 +178,17 @@ class TestPatience:
                 driver.perform(Get("key"))
             assert len(server.received) == sent + 1, "the silence was waited for once"
 
+    def test_a_silence_long_ago_takes_no_retry_from_a_request(self, at: Any) -> None:
+        """A sensor's process, which asks nothing for hours after the store was away."""
+        replies = [SLOW] * 100
+        with FaultyServer(lambda *_: replies.pop() if replies else Reply(404)) as server:
+            driver = at(server.endpoint)
+            with pytest.raises(StoreUnreachableError):
+                driver.perform(Get("key"))
+            replies[:] = [SLOW]
+            driver._clock.advance(3600.0)
+            assert isinstance(driver.perform(Get("key")), Absent)
+
     def test_a_wrong_endpoint_is_told_soon(self, at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(boto_calls, "_USUAL", RetryBudget())
         driver = at("http://127.0.0.1:9")
