@@ -1,4 +1,1 @@
-"""Layouts: how files of a table are written, become visible and leave, on the one kernel of log/.
-
-Nothing of the package uses them yet.
-"""
+"""Layouts of tables that are kept in a log: how their files are written, shown and removed."""

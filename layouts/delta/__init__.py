@@ -1,4 +1,4 @@
-"""A real Delta table, whose log entries this package commits.
+"""Layout of Delta tables, whose log entries this package commits.
 
-A file is visible with its entry: nothing is completed or moved after it.
+A file is visible with its entry: no file is completed or moved after the commit.
 """

@@ -1,4 +1,4 @@
-"""Columns of a Delta table as Arrow's, and Arrow's as Delta's JSON.
+"""Columns of a Delta table: conversion between Arrow schemas and Delta's JSON.
 
 =============================  ==========================  ==========================
 Arrow, normalised              Delta                       read back
@@ -49,21 +49,21 @@ _PLAIN: Mapping[str, pa.DataType] = {
 }
 _NAMES = {kind: name for name, kind in _PLAIN.items()}
 _WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
-#: The feature of columns of local times.
+#: The feature for columns of local times.
 _LOCAL_TIMES = frozenset({"timestampNtz"})
-#: Features that the second version for writers implies.
+#: Features that writer version 2 implies.
 _OF_WRITER_2 = frozenset({"appendOnly", "invariants"})
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
-#: Metadata of columns that is this package's own; others' keys are kept in the log, not in Arrow.
+#: The prefix of this package's column metadata. Keys of others stay in the log only, not in Arrow.
 _OWN = "zero_rename."
 
 
 def storable(schema: pa.Schema, nulls: bool = False) -> pa.Schema:
-    """The columns by which rows of a normalised schema lie in a Delta table.
+    """Return the schema that files of a Delta table have for rows of a normalised schema.
 
-    :param nulls: leave columns of nothing but nulls as they are: a table that is there may have
-        a type for them.
-    :raises UnsupportedTypeError: Delta has no type for one; names its path.
+    :param nulls: keep columns that have only nulls as they are: an existing table may have a type
+        for them.
+    :raises UnsupportedTypeError: Delta has no type for a column; the error names its path.
     """
     fields = [it.with_type(_storable(it.type, it.name, nulls)) for it in schema]
     return pa.schema(fields, metadata=schema.metadata)
@@ -71,7 +71,7 @@ def storable(schema: pa.Schema, nulls: bool = False) -> pa.Schema:
 
 def _storable(kind: pa.DataType, path: str, nulls: bool) -> pa.DataType:
     if is_variant(kind):
-        # As a struct nobody could tell its values from others of the same fields.
+        # Stored as a struct, its values would look like any struct with the same fields.
         raise UnsupportedTypeError(
             f"The column {path!r} is a variant, which needs a feature of Delta's that is not "
             "supported here. Nothing was written.",
@@ -102,10 +102,10 @@ def _storable(kind: pa.DataType, path: str, nulls: bool) -> pa.DataType:
 
 
 def delta_schema(schema: pa.Schema, former: str = "") -> str:
-    """Delta's JSON of storable columns.
+    """Return Delta's JSON for storable columns.
 
-    :param former: the same of the table before. Its columns stay as they are there, with what other
-        engines say of them; empty: there are none.
+    :param former: the JSON of the table's columns before; empty: there is no table yet. These
+        columns keep their JSON, with the metadata of other engines.
     """
     kept = {it["name"]: it for it in json.loads(former)["fields"]} if former else {}
     if schema.names == list(kept):
@@ -155,10 +155,10 @@ def _type(kind: pa.DataType) -> Any:
 
 
 def arrow_schema(metadata: LogMetadata) -> pa.Schema:
-    """The columns of a table, partition columns included.
+    """Return the columns of a table, including the partition columns.
 
-    :raises UnsupportedTypeError: a column of a type that is not read here.
-    :raises RecordDamagedError: they cannot be read, or lack a partition column.
+    :raises UnsupportedTypeError: a column has a type that this package does not read.
+    :raises RecordDamagedError: the columns cannot be read, or lack a partition column.
     """
     schema = pa.schema(_fields(features.schema_of(metadata), ""))
     for name in metadata.partition_columns:
@@ -219,17 +219,18 @@ def _nested(kind: Mapping[str, Any], path: str) -> pa.DataType:
 
 
 def needed_protocol(schema: pa.Schema) -> LogProtocol:
-    """The least protocol of a table of these columns."""
+    """Return the lowest protocol that a table with these columns needs."""
     if _needs_local_times(schema):
         return LogProtocol(3, 7, _LOCAL_TIMES, _LOCAL_TIMES)
     return LogProtocol()
 
 
 def raised_protocol(schema: pa.Schema, now: LogProtocol) -> LogProtocol | None:
-    """The protocol that a table gets for its columns; ``None``: its own has what they need.
+    """Return the protocol that a table needs for these columns; ``None``: its own is enough.
 
-    :param now: the table's own. What its versions imply is listed from then on.
-    :raises TableMismatchError: they imply a feature that is not written here.
+    :param now: the table's present protocol. The features that its versions imply are listed in
+        the new one.
+    :raises TableMismatchError: these versions imply a feature that this package does not write.
     """
     readers = now.reader_features or frozenset()
     if not _needs_local_times(schema) or readers >= _LOCAL_TIMES:

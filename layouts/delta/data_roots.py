@@ -1,7 +1,7 @@
-"""Data roots of a Delta table: further places of its files, on record in its properties.
+"""Data roots of a Delta table: further places for its files, recorded in its properties.
 
-Other engines keep properties that they do not know. A path that lies in a root on record names a
-file of the table, as long as it lies in the table's own folder there; any other leaves the table.
+Other engines keep properties that they do not know. A path into a recorded root names a file of the
+table if it lies in the table's own folder there. Any other path leads out of the table.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ...committer.errors import InvalidInputError, RecordDamagedError, without_s
 from ...committer.store.fast_root import FastRoot
 from ...log.replay import LogState
 
-#: The property that has the root in which jobs write their files first.
+#: The property with the root in which jobs write their files first.
 DATA_ROOT = "zero_rename.dataRoot"
-#: The one that has the roots in which files may lie from before, as a JSON list.
+#: The property with former roots, where files may still lie; a JSON list.
 FORMER_ROOTS = "zero_rename.formerDataRoots"
 
 
 def data_root_of(state: LogState) -> FastRoot | None:
-    """The root in which jobs of a table write their files first; ``None``: the table's own.
+    """Return the root in which jobs of a table write their files first; ``None``: the table's own.
 
     :raises RecordDamagedError: the property cannot be read.
     """
@@ -28,7 +28,8 @@ def data_root_of(state: LogState) -> FastRoot | None:
 
 
 def present_root(properties: Mapping[str, str]) -> FastRoot | None:
-    """The root in which jobs write their files first, of a table's properties.
+    """Return the root in which jobs write their files first, from a table's properties; ``None``:
+    the table's own.
 
     :raises RecordDamagedError: the property cannot be read.
     """
@@ -37,7 +38,7 @@ def present_root(properties: Mapping[str, str]) -> FastRoot | None:
 
 
 def roots_of(state: LogState) -> tuple[FastRoot, ...]:
-    """All roots on record in which files of a table may lie, the present one first.
+    """Return all recorded roots in which files of a table may lie, the present one first.
 
     :raises RecordDamagedError: a property cannot be read.
     """
@@ -72,10 +73,12 @@ def _damage(name: str, text: object) -> RecordDamagedError:
 
 
 def with_data_root(properties: Mapping[str, str], root: FastRoot | None) -> dict[str, str]:
-    """The properties of a table whose jobs write in another root from now on.
+    """Return the properties of a table after a change of its data root.
 
-    A root of the same bucket and prefix as one on record takes its place: it is the same place,
-    reached otherwise.
+    A recorded root with the same bucket and prefix is replaced by the new one: it is the same place
+    with another endpoint, profile or purpose.
+
+    :param root: the new data root; ``None``: jobs write in the table itself.
     """
     known = {(it.bucket, it.prefix): it.place.url for it in _roots(properties)}
     if root is not None:
@@ -90,8 +93,8 @@ def with_data_root(properties: Mapping[str, str], root: FastRoot | None) -> dict
 
 
 def keeping_roots(properties: Mapping[str, str], present: Mapping[str, str]) -> dict[str, str]:
-    """Return former properties of a table with its present roots, since live files may still lie
-    there."""
+    """Return former properties of a table with its present data roots, where live files may still
+    lie."""
     kept = {name: it for name, it in present.items() if name in (DATA_ROOT, FORMER_ROOTS)}
     others = {k: v for k, v in properties.items() if k not in (DATA_ROOT, FORMER_ROOTS)}
     return others | kept

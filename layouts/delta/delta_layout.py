@@ -1,4 +1,4 @@
-"""The Delta layout: where a Delta table's log and files lie, and what it refuses."""
+"""Layout of a Delta table: places of its log and files, and refusals of unsupported tables."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .root_marks import marked, write_mark
 from .success_marker import write_marker
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-#: The property that says for how long removed files stay.
+#: The property with the time for which removed files stay.
 RETENTION = "delta.deletedFileRetentionDuration"
-#: Properties of the tables that are made here: numbers of the log are never free again.
+#: Properties of new tables: no engine cleans the log, so its numbers are never used again.
 PROPERTIES: Mapping[str, str] = {"delta.enableExpiredLogCleanup": "false"}
 
 
 @dataclass(frozen=True)
 class DeltaLayout:
-    """The layout of one Delta table, as the kernel asks for it."""
+    """The layout of one Delta table; it implements :class:`.LogLayout`."""
 
     root: DeltaRoot
 
@@ -42,12 +42,12 @@ class DeltaLayout:
 
     @property
     def data(self) -> str:
-        # ASCII and no partition value in a path: Polars fails at others. Files hold the partition
-        # columns instead: it takes them from there, or from directories, and not from the log.
+        # Paths are ASCII, without partition values: Polars fails at others. So files contain the
+        # partition columns: Polars reads these from files or directories, not from the log.
         return f"{self.root.prefix}data/"
 
     def data_in(self, data_root: FastRoot | None) -> str:
-        """The prefix below which jobs write in a data root; ``None``: the table's own."""
+        """Return the prefix below which jobs write in a data root; ``None``: the table's own."""
         return self.data if data_root is None else self.root.place(data_root).keys
 
     def restored(self, then: LogMetadata, now: LogMetadata) -> LogMetadata:
@@ -74,7 +74,7 @@ class DeltaLayout:
             return False
         before, after = _columns(written), _columns(now)
         kept = all(after.get(name, {}).get("type") == it["type"] for name, it in before.items())
-        # A column that the files lack is null in them, and so is one that may be null there.
+        # Columns that the files lack are null in them, and columns that may be null there can be.
         nullable = all(
             it.get("nullable", True) or not before.get(name, {"nullable": True})["nullable"]
             for name, it in after.items()
@@ -82,7 +82,7 @@ class DeltaLayout:
         return kept and nullable
 
     def key_of(self, path: str, state: LogState) -> str:
-        # Most paths are relative: of those no root is asked.
+        # Most paths are relative, and need no roots.
         return self.root.key_of(path, roots_of(state) if "://" in path else ())
 
     def path_of(self, key: str) -> str:
@@ -102,9 +102,11 @@ def _columns(metadata: LogMetadata) -> dict[str, Any]:
 
 
 def interval_seconds(text: str, name: str) -> float:
-    """The seconds of one of Delta's intervals, ``interval 2 days 12 hours``.
+    """Return the seconds of an interval in Delta's form, such as ``interval 2 days 12 hours``.
 
-    :raises RecordDamagedError: it is not one; a shorter time must not be guessed.
+    :param name: the property that has the interval, for the error.
+    :raises RecordDamagedError: the interval is invalid. It is not guessed, as that might be too
+        short.
     """
     words = text.lower().removeprefix("interval").strip()
     found = re.findall(r"(\d+(?:\.\d+)?)\s+(second|minute|hour|day|week)s?", words)

@@ -1,19 +1,19 @@
-"""Delta's table features: the few that are read and written here. An allow-list, never the rest.
+"""Delta's table features: an allow-list of those that this package reads and writes.
 
 ===============================  =======  ===========================================
 in the protocol                  read     write
 ===============================  =======  ===========================================
-versions 1, 2                    yes      yes, where nothing that binds writers is on
+versions 1, 2                    yes      yes, if no feature that binds writers is on
 ``timestampNtz``                 yes      yes
-``appendOnly``                   yes      adds only, where the property is on
-``invariants``                   yes      ``NOT NULL`` of plain columns, no other
+``appendOnly``                   yes      only adds, if the property is on
+``invariants``                   yes      only ``NOT NULL`` of top-level plain columns
 ``vacuumProtocolCheck``          yes      yes
 any other                        refused  refused
 ===============================  =======  ===========================================
 
-Versions below 7 imply features without a list; those are refused where the columns or properties
-show that one is in use. A feature that is switched on meanwhile is an action in an entry that a
-job must judge before its own.
+Writer versions below 7 imply features without a list. A table with such a version is refused if its
+columns or properties show that an unsupported feature is in use. If a feature is switched on during
+a job, this is an action in an entry, which the job must judge before it writes its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ...log.replay import LogState
 
 READ = frozenset({"timestampNtz", "vacuumProtocolCheck"})
 WRITE = READ | {"appendOnly", "invariants"}
-#: Properties that bind no writer, or only in a way that is heeded here.
+#: Properties that demand nothing of a writer, or only what this package does.
 _HARMLESS = frozenset(
     {
         "delta.appendOnly",
@@ -62,17 +62,17 @@ _HARMLESS = frozenset(
         "delta.tuneFileSizesForRewrites",
     }
 )
-#: Values that switch a property off, whichever it is.
+#: Values that switch any property off.
 _OFF = frozenset({"", "false", "none", "classic"})
-#: Keys of a column's metadata that bind writers, with the feature that each is of.
+#: Keys, or beginnings of keys, of column metadata that bind writers, each with its feature.
 _BINDING = {
     "delta.invariants": "invariants",
     "delta.generationExpression": "generatedColumns",
     "delta.identity.": "identityColumns",
     "delta.columnMapping.": "columnMapping",
 }
-#: Beginnings of properties that switch a feature on. Any other that binds writers is refused, too,
-#: by its own name.
+#: Properties, or beginnings of properties, that switch a feature on. Any other property that may
+#: bind writers is refused by its own name.
 _SWITCHES = {
     "delta.checkpointPolicy": "v2Checkpoint",
     "delta.columnMapping.": "columnMapping",
@@ -90,7 +90,10 @@ _SWITCHES = {
 
 
 def check_readable(state: LogState) -> None:
-    """Refuse a table that needs a feature for reading that is not implemented."""
+    """Refuse a table with a feature that this package cannot read.
+
+    :raises TableMismatchError: it has such a feature.
+    """
     found: dict[str, str] = {}
     if state.protocol is not None:
         found = dict.fromkeys(_unread(state.protocol), "")
@@ -104,6 +107,7 @@ def check_writable(state: LogState, removes_rows: bool) -> None:
     """Refuse a table that a commit could break.
 
     :param removes_rows: the commit removes rows, which an append-only table forbids.
+    :raises TableMismatchError: the table has a feature that is not supported, or forbids removals.
     """
     check_readable(state)
     if state.protocol is None or state.metadata is None:
@@ -122,7 +126,7 @@ def check_writable(state: LogState, removes_rows: bool) -> None:
 
 
 def _unread(protocol: LogProtocol) -> Iterator[str]:
-    # Version 2 is column mapping, and its property tells whether it is in use.
+    # Reader version 2 means column mapping; its property shows whether it is in use.
     if not 1 <= protocol.reader <= 3:
         yield f"reader version {protocol.reader}"
     yield from (protocol.reader_features or frozenset()) - READ
@@ -135,7 +139,8 @@ def _unwritten(protocol: LogProtocol) -> Iterator[str]:
 
 
 def _in_use(metadata: LogMetadata) -> Iterator[tuple[str, str]]:
-    """Features that the properties and columns of a table show to be on, and what shows it."""
+    """Yield the features that a table uses by its properties or columns, each with the property or
+    column that shows it."""
     for name, value in metadata.properties.items():
         binds = name.startswith("delta.") and name not in _HARMLESS
         if binds and value.lower() not in _OFF:
@@ -157,9 +162,9 @@ def _begun_by(beginnings: Mapping[str, str], name: str) -> str | None:
 
 
 def schema_of(metadata: LogMetadata) -> dict[str, Any]:
-    """The columns of a table, as Delta's JSON.
+    """Return the columns of a table as Delta's JSON.
 
-    :raises RecordDamagedError: they cannot be read.
+    :raises RecordDamagedError: the columns cannot be read.
     """
     try:
         found = json.loads(metadata.schema)
@@ -175,10 +180,10 @@ def schema_of(metadata: LogMetadata) -> dict[str, Any]:
 
 
 def _never_null(kind: Any) -> bool:
-    """Tell whether a nested type has a part that must not be null.
+    """Return whether a nested type has a part that must not be null.
 
-    A job's files are held against that by their statistics, which only plain columns at the top
-    have.
+    Such a part cannot be checked: nulls of a job's files are counted by their statistics, which
+    only plain top-level columns have.
     """
     if not isinstance(kind, dict):
         return False
@@ -193,7 +198,7 @@ def _never_null(kind: Any) -> bool:
 
 
 def _fields(kind: Any) -> Iterator[dict[str, Any]]:
-    """All fields of a type, nested ones included."""
+    """Yield all fields of a type, including nested ones."""
     if isinstance(kind, dict):
         for field in kind.get("fields") or ():
             yield field
@@ -203,7 +208,10 @@ def _fields(kind: Any) -> Iterator[dict[str, Any]]:
 
 
 def _refuse(verb: str, features: Mapping[str, str]) -> None:
-    """Refuse features, each with what shows that it is in use, if anything does."""
+    """Refuse a table if there are features that are not supported.
+
+    :param features: these features, each with what shows that it is in use, or ``""``.
+    """
     if features:
         named = [f"{name} ({use})" if use else name for name, use in sorted(features.items())]
         raise TableMismatchError(

@@ -1,4 +1,4 @@
-"""Partition values as a Delta log holds them: text for each type, null for null and for ``""``."""
+"""Partition values as strings, as a Delta log has them; null stands for null and for ``""``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PartitionValue = None | bool | int | float | str | date | datetime | Decimal
 
 
 def written_text(value: PartitionValue) -> str | None:
-    """The text of a partition value in an entry. Of a point in time it says the zone: Spark would
-    take it to be of its session's.
+    """Return a partition value as an entry has it. A timestamp includes its zone, since Spark would
+    otherwise read it in the zone of its session.
 
-    :raises UnsupportedTypeError: Delta has no text for it.
+    :raises UnsupportedTypeError: Delta has no string form for the value.
     """
     if isinstance(value, datetime) and value.tzinfo is not None:
         utc = value.astimezone(UTC).replace(tzinfo=None)
@@ -23,9 +23,9 @@ def written_text(value: PartitionValue) -> str | None:
 
 
 def partition_text(value: PartitionValue) -> str | None:
-    """The text by which partition values are compared.
+    """Return the form of a partition value that is used for comparison.
 
-    :raises UnsupportedTypeError: Delta has no text for it.
+    :raises UnsupportedTypeError: Delta has no string form for the value.
     """
     match value:
         case None | "":

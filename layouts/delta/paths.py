@@ -1,7 +1,7 @@
-"""Paths in a Delta log: URLs of objects, relative to the table or absolute, never trusted.
+"""Paths in a Delta log: URLs of objects, relative to the table or absolute, and never trusted.
 
-Anybody may have written the entry. A path names an object of the table, or of a root on record;
-one that leads elsewhere is refused before anything is read there.
+Any program may have written an entry. A path must name an object of the table or of a recorded
+root. A path that leads elsewhere is refused before anything is read there.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from urllib.parse import quote, unquote
 from ...committer.errors import RecordDamagedError
 from ...committer.store.fast_root import FAST, FastPlace, FastRoot, is_fast
 
-#: Characters that a path needs no escape for.
+#: Characters that are not escaped in a path.
 _SAFE = "/=!$&'()*+,;@~-._"
-#: What no part of a path may be.
+#: Parts that no path may have.
 _NO_SEGMENTS = frozenset({"", ".", ".."})
 
 
 @dataclass(frozen=True)
 class DeltaRoot:
-    """Where a table lies.
+    """The place of a table.
 
-    :param prefix: below it lie its files, with a slash at its end unless it is the whole bucket.
+    :param prefix: the prefix of its files, with a slash at its end unless it is the whole bucket.
     """
 
     bucket: str
     prefix: str
 
     def key_of(self, path: str, roots: Iterable[FastRoot] = ()) -> str:
-        """The key of a path; of a file in another root as :mod:`.fast_root` has it.
+        """Return the key of a path. For a file in another root it is a key of :mod:`.fast_root`.
 
-        :param roots: the table's roots on record.
-        :raises RecordDamagedError: it leaves the table, or is not a path.
+        :param roots: the table's recorded roots.
+        :raises RecordDamagedError: the path leads out of the table, or is invalid.
         """
         scheme, separator, rest = path.partition("://")
         if not separator:
@@ -54,26 +54,26 @@ class DeltaRoot:
         return self._inside(path, key, self.prefix)
 
     def place(self, root: FastRoot) -> FastPlace:
-        """The table's own folder in a data root."""
+        """Return the table's own folder in a data root."""
         place = FastPlace.of(self.bucket, f"{self.prefix.rstrip('/')}{FAST}{root.name}/")
         assert place is not None
         return place
 
     def path_of(self, key: str) -> str:
-        """The path of a key of the table: relative, or the URL of a file in a data root."""
+        """Return the path of a key of the table: relative, or the URL of a file in a data root."""
         place = FastPlace.of(self.bucket, key)
         if place is not None:
-            # Of the schemes only s3a is one that Spark reads without a setting; no other engine
-            # follows a path to another bucket.
+            # Spark reads only s3a among these schemes without a setting. No other engine follows a
+            # path to another bucket.
             return f"s3a://{place.root.bucket}/{quote(place.real(key), safe=_SAFE)}"
-        # A colon in its first part would make a scheme of that.
+        # quote() escapes colons: a colon in the first part would make this part a scheme.
         return quote(key.removeprefix(self.prefix), safe=_SAFE)
 
     def _inside(self, path: str, key: str, prefix: str) -> str:
         if not _NO_SEGMENTS.isdisjoint(key.removeprefix(prefix).split("/")) or "\0" in key:
             raise self._refusal(path, "leaves the table")
         if is_fast(key) and not is_fast(prefix):
-            # Such a key is the driver's name for a file at another store.
+            # The driver would take such a key for a file in a fast root.
             raise self._refusal(path, "names a data root that is not on record")
         return key
 

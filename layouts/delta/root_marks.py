@@ -1,19 +1,18 @@
-"""Marks in data roots: which table's files lie in a folder there.
+"""Marks in data roots that name the table whose files lie in a folder there.
 
-A table's folder in a data root is called by the table's bucket and path. Tables of two stores may
-have both in common, and neither knows of the other's jobs.
+A table's folder in a data root is named by the table's bucket and path. Tables at two stores may
+have the same bucket and path, and neither knows the other's jobs.
 
 ================================  ===================================================
 the mark of the folder            purge of a table
 ================================  ===================================================
-has this table's id               deletes there what nothing needs
-has another's, or is not there    deletes nothing there, and says so
+has this table's id               deletes the files there that nothing needs
+has another's id, or is missing   deletes nothing there, and reports this
 ================================  ===================================================
 
-A root whose folder has another table's mark is refused before it is put on record. The entry that
-puts it there is finished by writing the mark. A fast store may be lost, and come back empty: so
-each job looks for the mark as it opens, writes it where it is gone, and is refused where it is
-another's.
+A root is refused before it is recorded if its folder has another table's mark. Finishing the entry
+that records a root writes the mark. A fast store may be lost and come back empty. So each job reads
+the mark when it opens: it writes a missing mark, and is refused if the mark is another table's.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _NAME, _TABLE = "_table.json", "table"
 
 
 def write_mark(root: DeltaRoot, entry: LogEntry) -> Step[None]:
-    """Mark a table's folder in the data root that an entry puts on record, unless it has a mark."""
+    """Mark a table's folder in the data root that an entry records, unless it has a mark."""
     for metadata in entry.of(LogMetadata):
         data_root = present_root(metadata.properties)
         if data_root is None:
@@ -49,10 +48,10 @@ def write_mark(root: DeltaRoot, entry: LogEntry) -> Step[None]:
 
 
 def keep_mark(root: DeltaRoot, data_root: FastRoot, table: str | None) -> Step[str | None]:
-    """Mark a table's folder in its data root again where the mark was lost with the root; return
-    the id of the table that it is marked for. ``None``: that cannot be told now.
+    """Write the mark of a table's folder in its data root again if it was lost with the root.
 
     :param table: the id of the table.
+    :return: the id of the table that the folder is marked for; ``None``: it is unknown now.
     """
     body = json.dumps({_TABLE: table}).encode()
     try:
@@ -61,21 +60,23 @@ def keep_mark(root: DeltaRoot, data_root: FastRoot, table: str | None) -> Step[s
             yield from Put(root.place(data_root).keys + _NAME, body, if_none_match=True)
             owner = yield from owner_of(root, data_root)
     except (FastRootGoneError, StoreRefusedError):
-        return None  # Whoever writes a file there is told.
+        return None  # Writing a file there will raise this error.
     return owner or None
 
 
 def owner_of(root: DeltaRoot, data_root: FastRoot) -> Step[str | None]:
-    """Read which table's files lie in a table's folder in a data root, by its id; ``""``: the mark
-    cannot be read; ``None``: there is none."""
+    """Read the mark of a table's folder in a data root.
+
+    :return: the id of the table that the folder is marked for; ``""``: the mark cannot be read;
+        ``None``: there is no mark."""
     there = yield from Get(root.place(data_root).keys + _NAME)
     return _table(there) if isinstance(there, Found) else None
 
 
 def marked(folders: Iterable[str], table: str | None) -> Step[tuple[str, ...]]:
-    """Choose those of a table's folders in data roots that have its mark, or cannot be reached.
+    """Return those of a table's folders in data roots that have its mark, or cannot be reached.
 
-    :param table: its id.
+    :param table: the id of the table.
     """
     found: list[str] = []
     for folder in folders:

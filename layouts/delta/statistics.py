@@ -1,7 +1,8 @@
 """Statistics of a file from its Parquet footer: exact, or absent.
 
-Engines skip a file by them, so one that is nearly right loses rows: a decimal printed as a float, a
-maximum that ignores NaN (which Spark holds for the greatest value), a long text that is cut.
+Engines use statistics to skip files, so a statistic that is only nearly right loses rows: a decimal
+printed as a float, a maximum that ignores NaN (which Spark treats as the greatest value), the
+truncated maximum of a long string.
 
 =====================  ================================  =====================================
 type                   minimum                           maximum
@@ -9,7 +10,7 @@ type                   minimum                           maximum
 whole numbers, dates   exact                             exact
 decimals               exact, every digit                exact, every digit
 floats                 absent                            absent: footers ignore NaN
-texts                  exact, or cut to 32 characters    exact, absent where longer than 32
+strings                exact, or cut to 32 characters    exact; absent if longer than 32
 times                  down to the millisecond           up to the next millisecond
 others, nested         absent                            absent
 =====================  ================================  =====================================
@@ -25,17 +26,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-#: Characters of a text that statistics hold.
+#: How many characters of a string statistics have.
 _TEXT = 32
 
 
 def statistics_of(
     footer: pq.FileMetaData, without: Collection[str] = (), unbounded: Collection[str] = ()
 ) -> str:
-    """The statistics of a file, as JSON.
+    """Return the statistics of a file, as JSON.
 
-    :param without: columns to leave out: the log has a partition's values already.
-    :param unbounded: columns whose bounds in the footer are not to be believed.
+    :param without: columns to leave out: partition columns, whose values the log has already.
+    :param unbounded: columns whose bounds in the footer must not be used.
     """
     least: dict[str, str] = {}
     greatest: dict[str, str] = {}
@@ -57,7 +58,7 @@ def statistics_of(
         try:
             low, high = _bounds(valued)
         except (OverflowError, ValueError, NotImplementedError):
-            continue  # A time that Python cannot hold, such as one of the year 10000.
+            continue  # A time that Python cannot represent, such as one in the year 10000.
         least |= {} if low is None else {name: low}
         greatest |= {} if high is None else {name: high}
     members = (
@@ -70,14 +71,14 @@ def statistics_of(
 
 
 def _bounds(groups: Sequence[pq.Statistics]) -> tuple[str | None, str | None]:
-    """The bounds of a column, of all row groups.
+    """Return the bounds of a column over all row groups.
 
-    :raises NotImplementedError: this pyarrow does not tell them.
+    :raises NotImplementedError: this version of pyarrow cannot read them.
     """
     try:
         return _lower(min(it.min for it in groups)), _upper(max(it.max for it in groups))
     except NotImplementedError:
-        # An older pyarrow: those of decimals that are stored as whole numbers.
+        # An older pyarrow cannot read the bounds of decimals that are stored as whole numbers.
         said = json.loads(groups[0].logical_type.to_json())
         if said.get("Type") != "Decimal":
             raise
@@ -91,7 +92,7 @@ def _scaled(value: int, scale: int) -> str:
 
 
 def _object(literals: Mapping[str, str]) -> str:
-    """A JSON object of values that are JSON already: decimals keep every digit so."""
+    """Return a JSON object of values that are JSON already. So decimals keep every digit."""
     pairs = (f"{_json(name)}:{value}" for name, value in literals.items())
     return "{" + ",".join(pairs) + "}"
 
@@ -126,7 +127,7 @@ def _bound(value: Any, up: int) -> str | None:
 
 
 def _time(value: datetime, up: int) -> str | None:
-    """A time in milliseconds, rounded down, or up."""
+    """Return a time as JSON with milliseconds, rounded down, or up if ``up`` is 1."""
     utc = value.astimezone(UTC) if value.tzinfo else value
     rest = utc.microsecond % 1000
     try:

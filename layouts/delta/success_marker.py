@@ -1,18 +1,18 @@
-"""The ``_SUCCESS`` at a Delta table's root, of jobs that ask for one.
+"""Marker ``_SUCCESS`` at the root of a Delta table, for jobs that request one.
 
 It is Hadoop's SuccessData with one more member, ``delta``, which has the entry's version and key.
-It is written after the entry: a job that is not committed writes none. The process that finishes
-the job writes it.
+The process that finishes the job writes it after the entry, so a job that is not committed writes
+none.
 
 ========================================  ========================================================
-the table's ``_SUCCESS``                  what finishing a job does
+the table's ``_SUCCESS``                  then finishing a job
 ========================================  ========================================================
-is not there                              writes it, if it is still not there
-names this job's entry, or a later one    leaves it: a job may be finished long after
+is missing                                writes it, if it is still missing
+names this job's entry, or a later one    keeps it: a job may be finished much later
 names an earlier one, or no entry         replaces it, if it is still the same object
 ========================================  ========================================================
 
-Engines and VACUUM pass over names that begin with an underscore.
+Engines and VACUUM ignore names that begin with an underscore.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from ...log.actions import AddFile
 from ...log.entries import LogEntry, LogFolder
 from .paths import DeltaRoot
 
-#: The member of an entry's information that asks for a marker.
+#: The member of an entry's ``commitInfo`` that requests a marker.
 ASKED = "successMarker"
 _MEMBER = "delta"
 _TRIES = 10
 
 
 def write_marker(root: DeltaRoot, folder: LogFolder, entry: LogEntry) -> Step[None]:
-    """Write the marker of an entry that asks for one, unless a later entry's is there.
+    """Write the marker of an entry that requests one, unless that of a later entry is there.
 
-    :raises OutcomeUnknownError: the store has not taken it.
+    :raises OutcomeUnknownError: the store did not confirm the marker.
     """
     if entry.ours.get(ASKED) is not True:
         return
@@ -54,7 +54,7 @@ def write_marker(root: DeltaRoot, folder: LogFolder, entry: LogEntry) -> Step[No
 
 
 def _version(body: bytes) -> int:
-    """The version of the entry that a marker names; -1: none."""
+    """Return the version of the entry that a marker names; -1: it names no entry."""
     try:
         found = json.loads(body)[_MEMBER]["version"]
     except (ValueError, RecursionError, LookupError, TypeError):
@@ -82,6 +82,6 @@ def _body(root: DeltaRoot, folder: LogFolder, entry: LogEntry) -> bytes:
         _MEMBER: {"version": entry.version, "entry": folder.entry(entry.version)},
     }
     at = entry.info.members.get("timestamp", 0) / 1000
-    # Of a fast root's files, which are at another store, none is named.
+    # Files in a fast root lie elsewhere, so the marker does not name them.
     named = [root.key_of(it.path) for it in added if "://" not in it.path]
     return success_data(head, at, named, **more)
