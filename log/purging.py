@@ -70,7 +70,7 @@ def plan_log_purge(
     """Find the files that nothing needs. Changes nothing.
 
     :param now: Unix milliseconds, by the store's clock.
-    :param is_of_job: see :data:`IsOfJob`.
+    :param is_of_job: returns whether a job wrote the object of a key.
     """
     folders: tuple[str, ...] = (layout.data,)
     records = JobFiles(layout.control)
@@ -147,7 +147,7 @@ def purge_log(
 
     :param purger: the id of the entry that forgets the files.
     :param now: Unix milliseconds, by the store's clock.
-    :param is_of_job: see :data:`IsOfJob`.
+    :param is_of_job: returns whether a job wrote the object of a key.
     :raises CommitConflictError: a restore brought a file back meanwhile. Nothing was deleted.
     :raises UnfinishedUpkeepError: not all files were deleted.
     """

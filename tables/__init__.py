@@ -1,4 +1,4 @@
-"""Tables that are kept in a log, as users meet them: Delta tables, committed without renames."""
+"""Delta tables for users: tables that are kept in a log and committed without renames."""
 
 from ..log.repairing import RepairedEntry as RepairedEntry
 from ..log.repairing import RepairOutcome as RepairOutcome

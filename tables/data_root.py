@@ -1,7 +1,7 @@
-"""Data root of a Delta table: another place, where its jobs write their files first.
+"""Data root of a Delta table: another place where its jobs write their files first.
 
-Its first job puts it on record in the log. Files there are named by their URLs: no engine but Spark
-reads those, until a checkpoint has copied them into the table.
+The table's first job records it in the log. Files there are named by their URLs. Of other engines
+only Spark can read them until a checkpoint has copied them into the table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .delta_properties import change_properties
 def check_data_root(root: TableRoot, data_root: FastRoot) -> None:
     """Refuse a data root that lies in the table.
 
-    :raises InvalidInputError: it does.
+    :raises InvalidInputError: the data root lies in the table.
     """
     if not root.is_apart(data_root):
         raise InvalidInputError(
@@ -40,10 +40,11 @@ def check_data_root(root: TableRoot, data_root: FastRoot) -> None:
 def refuse_folder_of_another(
     root: TableRoot, layout: DeltaLayout, data_root: FastRoot, table_id: str | None
 ) -> Step[None]:
-    """Refuse a data root in which another table has its files in the folder of this one.
+    """Refuse a data root in which another table uses the folder of this table.
 
-    :param table_id: of this table; ``None``: it was not there when the job opened.
-    :raises InvalidInputError: another table of another store has.
+    :param table_id: the id of this table; ``None``: it did not exist when the job opened.
+    :raises InvalidInputError: the folder is marked for another table, at another store or formerly
+        here.
     :raises FastRootGoneError: the root cannot be reached.
     """
     owner = yield from owner_of(layout.root, data_root)
@@ -63,9 +64,10 @@ def refuse_folder_of_another(
 
 
 def kept_data_root(root: TableRoot, state: LogState, asked: FastRoot | None) -> FastRoot | None:
-    """The data root of a table that is there, for a job that may ask for it.
+    """Return the data root of an existing table; a job may name the same one.
 
-    :raises TableMismatchError: the job asks for another one.
+    :param asked: the data root that the job names; ``None``: it names none.
+    :raises TableMismatchError: the job names another one.
     """
     there = data_root_of(state)
     if asked not in (None, there):
@@ -82,10 +84,13 @@ def kept_data_root(root: TableRoot, state: LogState, asked: FastRoot | None) -> 
 def refuse_marked_by_another(
     root: TableRoot, layout: DeltaLayout, data_root: FastRoot, table_id: str | None
 ) -> Step[None]:
-    """Refuse to write into a folder of a table's data root that another table has marked as its own
-    since the data root was lost with the mark.
+    """Refuse to write into the table's folder in its data root if it is marked for another table.
 
-    :raises TableMismatchError: it has: its purge would delete what is written there.
+    This happens if the data root was lost with its mark, and the other table has marked the folder
+    since.
+
+    :raises TableMismatchError: the folder is marked for another table, whose purge would delete the
+        files.
     """
     owner = yield from keep_mark(layout.root, data_root, table_id)
     if owner not in (None, table_id):
@@ -100,8 +105,8 @@ def refuse_marked_by_another(
 
 
 def reached_as_now(layout: DeltaLayout, then: LogMetadata) -> Step[LogMetadata]:
-    """Return former columns and properties of a table with its present data roots: a root may be
-    reached otherwise by now."""
+    """Return former columns and properties of a table, but with its present data roots: a root may
+    have another endpoint or profile by now."""
     if not roots_of(LogState(metadata=then)):
         return then
     now = (yield from open_log(layout, LogDepth.BLIND)).state.metadata
@@ -111,13 +116,14 @@ def reached_as_now(layout: DeltaLayout, then: LogMetadata) -> Step[LogMetadata]:
 def change_data_root(
     root: TableRoot, layout: DeltaLayout, data_root: FastRoot | None, apply: bool
 ) -> Step[DataRootChange]:
-    """Change where the files of a table's jobs lie first, by an entry of its own, or say what would
-    change. Files stay where they are, and the root that they lie in stays on record.
+    """Change the data root of a table by an entry of its own. Files stay where they are, and the
+    root that they lie in stays recorded.
 
-    :param data_root: ``None``: in the table.
-    :raises CommitConflictError: another job changes the columns or properties meanwhile.
+    :param data_root: the new root; ``None``: the table itself.
+    :param apply: ``False`` only reports what would change.
+    :raises CommitConflictError: another job changed the columns or properties meanwhile.
     :raises InvalidInputError: the root lies in the table, or another table's files lie there.
-    :raises TableNotFoundError: no table there.
+    :raises TableNotFoundError: there is no table.
     """
     if data_root is not None:
         check_data_root(root, data_root)

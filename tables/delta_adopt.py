@@ -1,23 +1,24 @@
-"""Adoption of a directory: Parquet files become a Delta table where they lie, by its first entry.
+"""Adoption of a directory: its first entry makes the Parquet files there a Delta table.
 
 =============================================  ==================================================
-what lies below the root                       adoption
+below the root                                 adoption
 =============================================  ==================================================
 a table of this package, or of another format  is refused, with what to do instead
-Parquet files in partitions, or at the root    their footers are read, all; one entry adds them
-a file whose columns have other types or       is refused, by file and column: nothing converts
-names in another case than the others'         values, and no engine has to
-a file with a type that Delta does not have,   is refused, by file and column
+Parquet files in partitions, or at the root    all footers are read; one entry adds the files
+a file whose columns have other types, or      is refused, with file and column: no values are
+names in another case, than in other files     converted, neither here nor by engines
+a file with a type that Delta does not have,   is refused, with file and column
 or with times of nanoseconds or milliseconds
-anything else that is not hidden               is refused by name: a VACUUM would delete it
+any other object that is not hidden            is refused by name: a VACUUM would delete it
 =============================================  ==================================================
 
-The directory is listed before the footers are read and again before the entry is written: what came
-or changed in between is refused. What comes after that is no part of the table, and a last listing
-tells of it. A log that appears meanwhile is an entry before ours: a conflict.
+The directory is listed before the footers are read, and again before the entry is written. Files
+that came or changed in between are refused. Files that come later do not belong to the table; a
+last listing reports them. If a log appears meanwhile, it has an entry before ours: a conflict.
 
-Bounds of columns are taken from footers where each writer's are exact and in the order of the type:
-of whole numbers, decimals, dates and times; not of texts, which some writers cut.
+Bounds of columns are taken from footers only for types where the bounds of every writer are exact
+and in the type's order: whole numbers, decimals, dates and times. Those of strings are not taken,
+since some writers truncate them.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ from ..log.opening import LogDepth, open_log
 from .delta_files import ADOPTED, written_values
 from .store_check import ATOMIC, facts_of, refuse_second_writer
 
-#: Footers that are read at once.
+#: How many footers are read at once.
 _AT_ONCE = 512
 _REMEDY = (
     "Write the rows of these files anew, with the types of the others, or move the files away; or "
@@ -85,8 +86,9 @@ _REMEDY = (
 class _Footers:
     """Reader of the footers of files that are to be adopted.
 
-    :param statistics: of the files read so far, by key.
-    :param columns: theirs.
+    :param report: receives how many footers are read, and of how many.
+    :param statistics: the statistics of the files read so far, by key.
+    :param columns: the columns of these files, by key.
     """
 
     report: Callable[[int, int], None]
@@ -94,7 +96,7 @@ class _Footers:
     columns: dict[str, FileColumns] = field(default_factory=dict)
 
     def read(self, files: Sequence[ForeignFile], partition_by: Sequence[str]) -> Step[list[Known]]:
-        """Read what adoption needs of files, in their order."""
+        """Read the columns of files in their order, and keep their statistics."""
         found: list[Known] = []
         for start in range(0, len(files), _AT_ONCE):
             chunk = files[start : start + _AT_ONCE]
@@ -118,7 +120,8 @@ class _Footers:
 
 
 def _unreadable(footer: pq.FileMetaData) -> str:
-    """Say which column not every engine reads as Delta's type; empty: none."""
+    """Return the problem of a column whose type not every engine reads as Delta's; ``""``: there is
+    none."""
     for index in range(footer.num_columns):
         leaf = footer.schema.column(index)
         unit = _unit(leaf)
@@ -130,7 +133,7 @@ def _unreadable(footer: pq.FileMetaData) -> str:
 
 
 def _unit(leaf: Any) -> str:
-    """The unit of a column of times; empty for any other."""
+    """Return the unit of a column of times; ``""``: it is another column."""
     kind = leaf.logical_type
     if kind.type != "TIMESTAMP":
         return ""
@@ -139,7 +142,7 @@ def _unit(leaf: Any) -> str:
 
 
 def _unbounded(footer: pq.FileMetaData, columns: FileColumns) -> list[str]:
-    """The columns whose bounds in a footer are not taken."""
+    """Return the columns whose bounds in a footer must not be used."""
     calendar = FileCalendar.of(footer.metadata)
     return [it.name for it in columns.schema if not _is_exact(it, footer, calendar)]
 
@@ -155,8 +158,9 @@ def _is_exact(column: pa.Field, footer: pq.FileMetaData, calendar: FileCalendar)
 class AdoptionPlan:
     """A directory that can be adopted.
 
+    :param listed: its partitions and files, as they were listed.
     :param schema: all columns, the partition columns last.
-    :param statistics: of its files, by key.
+    :param statistics: the statistics of its files, by key.
     """
 
     root: TableRoot
@@ -172,7 +176,7 @@ class AdoptionPlan:
                 yield partition, item
 
     def report(self, action: AdoptAction) -> AdoptReport:
-        """Tell what became of the directory."""
+        """Return the report of the adoption, with one action for all partitions."""
         entries = [
             AdoptedPartition(name, len(items), sum(it.size for it in items), action)
             for name, items in self.listed.directory.partitions.items()
@@ -188,11 +192,11 @@ class AdoptionPlan:
 def plan_adoption(
     root: TableRoot, layout: DeltaLayout, report: Callable[[int, int], None]
 ) -> Step[AdoptionPlan]:
-    """Read what a directory's files come to as a Delta table. Changes nothing.
+    """Plan the adoption of a directory by the footers of its files. Changes nothing.
 
-    :param report: told how many footers of how many are read.
-    :raises TableMismatchError: it cannot be adopted; names what is in the way.
-    :raises TableNotFoundError: no files.
+    :param report: receives how many footers are read, and of how many.
+    :raises TableMismatchError: the directory cannot be adopted; the error names the reason.
+    :raises TableNotFoundError: there are no files.
     """
     yield from _refuse_table(root, layout)
     yield from refuse_partition_folder(Context(root))
@@ -203,7 +207,8 @@ def plan_adoption(
     except SnapshotGoneError as error:
         raise _at_work(root, error.key or root.url) from error
     except DamagedError:
-        yield from _refuse_table(root, layout)  # Made meanwhile: its files are no lost table's.
+        # A table that was made meanwhile has the same files as one that has lost its records.
+        yield from _refuse_table(root, layout)
         raise
     if listed is None:
         raise TableNotFoundError("There are no Parquet files to adopt.", table=root.url)
@@ -223,7 +228,10 @@ def _at_work(root: TableRoot, keys: str) -> TableMismatchError:
 
 
 def _refuse_table(root: TableRoot, layout: DeltaLayout) -> Step[None]:
-    """Refuse a root that holds a table already."""
+    """Refuse a root that is a table already.
+
+    :raises TableMismatchError: there is a table.
+    """
     opened = yield from open_log(layout, LogDepth.BLIND)
     if opened.state.exists:
         raise TableMismatchError(
@@ -244,7 +252,10 @@ def _refuse_table(root: TableRoot, layout: DeltaLayout) -> Step[None]:
 def _refuse_others(
     root: TableRoot, layout: DeltaLayout, listed: ListedTable, objects: Sequence[ListedObject]
 ) -> None:
-    """Refuse what a VACUUM would delete, and keys that a log cannot name."""
+    """Refuse other objects that a VACUUM would delete, and keys that a log cannot name.
+
+    :raises TableMismatchError: there is such an object or key.
+    """
     adopted = {item.key for items in listed.directory.partitions.values() for item in items}
     others = [
         it.key
@@ -275,8 +286,8 @@ def _refuse_others(
 
 
 def _is_seen_by_vacuum(root: TableRoot, key: str) -> bool:
-    """Tell whether Delta's VACUUM takes an object for data: it skips names with ``_`` and ``.`` at
-    their beginning, but for directories of partitions."""
+    """Return whether Delta's VACUUM takes an object for data. It skips names that begin with ``_``
+    or ``.``, but not directories of partitions whose column begins with ``_``."""
     names = key.removeprefix(f"{root.prefix}/").split("/")
     return not any(
         name.startswith(".") or (name.startswith("_") and "=" not in name) for name in names
@@ -284,9 +295,9 @@ def _is_seen_by_vacuum(root: TableRoot, key: str) -> bool:
 
 
 def _agreed(root: TableRoot, listed: ListedTable, footers: _Footers) -> pa.Schema:
-    """The columns of the table: those of its files, each of one name and one type.
+    """Return the columns of the table: those of its files, each with one name and one type.
 
-    :raises TableMismatchError: files whose columns differ, or that Delta has no type for.
+    :raises TableMismatchError: columns differ between files, or Delta has no type for a column.
     """
     names = [it for it in listed.schema.names if it not in listed.partition_by]
     first: dict[str, tuple[pa.DataType, str]] = {}
@@ -321,7 +332,11 @@ def _agreed(root: TableRoot, listed: ListedTable, footers: _Footers) -> pa.Schem
 def _difference(
     columns: FileColumns, first: dict[str, tuple[pa.DataType, str]], names: Sequence[str]
 ) -> str:
-    """Say how a file's columns differ from those of the files before; empty: not at all."""
+    """Return how a file's columns differ from those of the files before; ``""``: they agree.
+
+    :param first: type and spelling of each column in the files before; new columns are added.
+    :param names: the columns of all files together.
+    """
     problems = []
     for given in columns.schema:
         name = find_column(given.name, names) or given.name
@@ -336,11 +351,12 @@ def _difference(
 def adopt_directory(
     root: TableRoot, layout: DeltaLayout, owner: Owner, report: Callable[[int, int], None]
 ) -> Step[AdoptReport]:
-    """Make a Delta table of a directory's files where they lie, by its first entry.
+    """Make a directory a Delta table by a first entry. Its files stay where they lie.
 
-    :raises TableMismatchError: it cannot be adopted; names what is in the way.
+    :param report: as in :func:`plan_adoption`.
+    :raises TableMismatchError: the directory cannot be adopted; the error names the reason.
     :raises CommitConflictError: another job has made the table meanwhile. Nothing was changed.
-    :raises CommitStateUnknownError: nobody knows whether the table is there.
+    :raises CommitStateUnknownError: it is not known whether the table was made.
     """
     yield from _refuse_table(root, layout)
     told = {"application": owner.application} if owner.application else {}
@@ -351,7 +367,7 @@ def adopt_directory(
         yield from refuse_second_writer(root, layout, opened.job, facts)
         change = yield from _change(layout, plan, opened.job, facts.atomic, told)
     except ZeroRenameError:
-        # Nothing but the open record was written.
+        # Only the open record was written.
         yield from abandon_job(layout, opened.job)
         raise
     now = change.metadata.created_at if change.metadata is not None else None
@@ -369,9 +385,10 @@ def adopt_directory(
 def _change(
     layout: DeltaLayout, plan: AdoptionPlan, job: str, atomic: bool, owner: dict[str, Any]
 ) -> Step[LogChange]:
-    """The first entry of a directory that is as it was when its footers were read.
+    """Build the first entry, after checking that the directory has not changed since its footers
+    were read.
 
-    :raises TableMismatchError: it has changed.
+    :raises TableMismatchError: the directory has changed.
     """
     yield from _refuse_table(plan.root, layout)
     came, now = yield from _changed(plan)
@@ -400,8 +417,9 @@ def _change(
 
 
 def _changed(plan: AdoptionPlan) -> Step[tuple[list[ListedObject], int]]:
-    """Find the files that are not as they were when the directory was read; and the time by the
-    store's clock, in milliseconds."""
+    """Find the files that came, changed or disappeared since the directory was read.
+
+    :return: these files, and the time by the store's clock in Unix milliseconds."""
     listing = yield from list_objects(f"{plan.root.prefix}/")
     before = {item.key: item for _, item in plan.files}
     now = {

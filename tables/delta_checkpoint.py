@@ -1,8 +1,8 @@
-"""Checkpoint of a Delta table: files that lie only in a data root are copied into the table.
+"""Checkpoint of a Delta table: jobs copy files that lie only in a data root into the table.
 
-A job of its own copies the files of partitions that were written together, byte by byte, and its
-entry puts the copies in their place. Who changes rows meanwhile goes first, and nobody gives way to
-a checkpoint: a job that removes a file which has moved removes the copy (:mod:`.log.copies`).
+Each job copies the files of partitions that were written together, byte by byte. Its entry replaces
+the files by their copies. A job that changes rows meanwhile has priority, and no job gives way to a
+checkpoint: a job that removes a copied file removes its copy instead (:mod:`.log.copies`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from .delta_files import snapshot_of
 from .delta_steps import checkpoint_where_due, owner_members, tell_overwritten
 from .unpublished import delete_files
 
-#: Files that the store copies at once.
+#: How many files the store copies at once.
 _AT_ONCE = 100
 
 
@@ -63,9 +63,9 @@ class DeltaCheckpointer:
     owner: Owner
 
     def copy_all(self, plans: Sequence[CheckpointPlan]) -> list[Checkpointed]:
-        """Copy what lies only in data roots, by a job for each plan.
+        """Copy the files that lie only in data roots, by one job for each plan.
 
-        :raises FastRootGoneError: a root cannot be reached. What lies in others is copied.
+        :raises FastRootGoneError: a root cannot be reached. The files in other roots are copied.
         """
         done: list[Checkpointed] = []
         gone: FastRootGoneError | None = None
@@ -86,12 +86,12 @@ class DeltaCheckpointer:
         raise gone
 
     def _roots(self, keys: Iterable[str]) -> set[FastRoot]:
-        """The data roots in which some of the keys lie."""
+        """Return the data roots that contain any of the keys."""
         places = (FastPlace.of(self.root.bucket, key) for key in keys)
         return {it.root for it in places if it is not None}
 
     def copy(self, plan: CheckpointPlan) -> list[Checkpointed]:
-        """Copy what lies only in the data root of some partitions, by one job."""
+        """Copy the files of some partitions that lie only in the data root, by one job."""
         names = plan.partitions
         told = {
             **owner_members(self.owner),
@@ -121,7 +121,7 @@ class DeltaCheckpointer:
         return f"{self.layout.data}{job}/part-{number:05d}.parquet"
 
     def _send(self, job: str, copies: dict[str, DataFile]) -> None:
-        """Copy files to their keys, and see that they are there."""
+        """Copy files to their keys, and check the copies."""
         driver, settings = self.driver, file_settings(job, FileOptions())
         if driver.reach(it.key for it in copies.values()) == {driver.clients}:
             items = [*copies.items()]
@@ -137,7 +137,8 @@ class DeltaCheckpointer:
         driver.run(_check(f"{self.layout.data}{job}/", copies))
 
     def _give_up(self, job: str, copies: dict[str, DataFile]) -> None:
-        """Close a job that nobody commits. What it has copied is purge's, where it stays."""
+        """Close a job that will not be committed, and delete its copies. If that fails, purge
+        deletes them."""
         with suppress(StoreRefusedError, StoreUnreachableError):
             self.driver.run(delete_files(copies))
         self.driver.run(abandon_job(self.layout, job))
@@ -184,7 +185,7 @@ class DeltaCheckpointer:
         return changed + found.told(CheckpointAction.COPIED, job)
 
     def _again(self, plan: CheckpointPlan) -> list[Checkpointed]:
-        """Copy those partitions that the other job has not changed."""
+        """Copy the partitions that another job has not changed meanwhile."""
         state = self.driver.run(open_log(self.layout, LogDepth.FILES)).state
         names = set(plan.partitions)
         now = {it.key for it in snapshot_of(self.root, self.layout, state, names).files}
@@ -193,8 +194,9 @@ class DeltaCheckpointer:
         return told + (self.copy(plan.of(names - moved)) if names - moved else [])
 
     def _told_gone(self, plan: CheckpointPlan, error: SnapshotGoneError) -> list[Checkpointed]:
-        """Report the partition of a file that is gone as lost, unless another job has removed it;
-        and copy the others."""
+        """Report the partition of a missing file, and copy the other partitions.
+
+        It is ``LOST`` if the log still names the file; otherwise another job has changed it."""
         state = self.driver.run(open_log(self.layout, LogDepth.FILES)).state
         live = {self.layout.key_of(path, state) for path in state.live}
         names = {it.partition for it in plan.snapshot.files if it.key == error.key}
@@ -211,9 +213,9 @@ def _fast(snapshot: Snapshot) -> list[DataFile]:
 
 
 def _check(folder: str, copies: dict[str, DataFile]) -> Step[None]:
-    """See that each copy is there with its bytes.
+    """Check that each copy is there with the size of its source.
 
-    :raises DamagedError: one is not, or has others.
+    :raises DamagedError: a copy is missing or has another size.
     """
     listing = yield from list_objects(folder)
     there = {item.key: item.size for item in listing.objects}

@@ -1,10 +1,10 @@
-"""Conflicts of runs over the partitions of a Delta table, found in the entries of its log.
+"""Search for conflicts of runs over the partitions of a Delta table, in the entries of its log.
 
-The report is that of tables of directories (:mod:`~.committer.upkeep.conflicts`). A look reads the
-entries since the one before, each once, and the state before the first of them: its files say whose
-rows an entry removed. Of partitions with something new it tells whose rows readers see.
+The report is the same as for tables of directories (:mod:`~.committer.upkeep.conflicts`). A search
+reads each entry since the last search once, and the state before the first of them, whose files say
+whose rows an entry removed. For partitions with a change it reports whose rows readers see.
 
-A settlement is bound to a version: that of the last entry which changed the partition.
+A settlement is bound to a version: that of the last entry that changed the partition.
 """
 
 from __future__ import annotations
@@ -42,27 +42,28 @@ from ..log.settling import lost_in, settles_of
 from .delta_files import log_partition, name_told
 from .delta_runs import LogRuns, takes_place
 
-#: Whose runs they are, in a report: this package's own, and those of engines beside them.
+#: The committer that a report names. Runs of other engines in the same log are included.
 COMMITTER = "zero_rename"
-#: Entries that are read at once.
+#: How many entries are read at once.
 _AT_ONCE = 64
 
 
 def find_log_conflicts(
     root: TableRoot, layout: DeltaLayout, seconds: float | None = None, remember: bool = True
 ) -> Step[ConflictReport]:
-    """Find the conflicts of a Delta table: four requests where nothing has happened since the last
-    look; else those of an opening, and one for each entry.
+    """Find the conflicts of runs in a Delta table. This takes four requests if nothing has happened
+    since the last search; otherwise those of an opening, and one for each entry.
 
-    :param seconds: look back so far, by the store's clock; ``None``: since the last look.
-    :param remember: the next look goes on from this one; ``False`` writes nothing.
-    :raises RecordDamagedError: the record of the looks before cannot be read.
-    :raises TableNotFoundError: no table there. Nothing was written.
+    :param seconds: search so far back, by the store's clock; ``None``: since the last search.
+    :param remember: record the result, so that the next search goes on from it; ``False`` writes
+        nothing.
+    :raises RecordDamagedError: the record of conflicts cannot be read.
+    :raises TableNotFoundError: there is no table. Nothing was written.
     """
     key = root.conflicts_key
     for _ in range(ROUNDS):
         record = yield from read_conflicts(key)
-        # Before the log: of a run that gave way before it, the entry that it met is listed.
+        # Before the log: if a run gave way by then, the listing has the entry that it gave way to.
         failed = yield from list_objects(root.failures_prefix)
         look = _Look.of(root, layout, record.said, failed, seconds)
         damage = yield from or_damage(look.run())
@@ -83,15 +84,15 @@ def find_log_conflicts(
 
 @dataclass
 class _Look:
-    """A look at the entries of a log since another one.
+    """A search of the entries of a log that came since the last search.
 
-    :param since: from when on it asks for entries and failures, by the store's clock.
-    :param version: the version that the look before has read; ``None``: entries are asked for by
-        their time.
-    :param table: the id of the table that the look before has seen.
-    :param state: after the entries that are judged; ``None``: nothing was opened.
-    :param changed: by partition, the last entry that changed it.
-    :param lost: versions of entries that were cleaned, and whose runs' rows are concerned.
+    :param since: the time from which on entries and failures are read, by the store's clock.
+    :param version: the last version that the last search has read; ``None``: entries are selected
+        by their time.
+    :param table: the id of the table that the last search has read.
+    :param state: the state after the judged entries; ``None``: the log was not opened.
+    :param changed: by partition, the version of the last entry that changed it.
+    :param lost: versions of cleaned entries whose rows take part in the comparison.
     """
 
     root: TableRoot
@@ -116,9 +117,9 @@ class _Look:
         failed: Listing,
         seconds: float | None,
     ) -> _Look:
-        """Go on from the look before; or look back.
+        """Return a search that goes on from the last one, or that goes back by some time.
 
-        :param seconds: so far; ``None``: since the look before.
+        :param seconds: how far it goes back; ``None``: to the last search.
         """
         began, runs = failed.since, LogRuns(layout.folder)
         if seconds is not None:
@@ -129,7 +130,7 @@ class _Look:
         return _Look(root, layout, book, failed, since, version, table, runs)
 
     def report(self) -> ConflictReport:
-        """Return all that is to be told."""
+        """Return the report of the search."""
         found = self.book.conflicts
         unread, notes = tuple(self.unread), tuple(self.notes)
         return ConflictReport(
@@ -137,20 +138,21 @@ class _Look:
         )
 
     def after(self, said: ConflictRecord) -> ConflictRecord:
-        """Return what is on record after the look."""
+        """Return the record after the search."""
         read = {} if self.state is None else {"log_version": self.state.version}
         table = {} if self.state is None else {"log_table": self.state.table_id}
         return replace(said, looked_at=self.book.now, mark=self.book.now, **read, **table)
 
     def run(self) -> Step[None]:
-        """Judge each entry that came since, and each run that gave way."""
+        """Judge every entry since the last search, and every run that gave way."""
         listed = yield from list_log(self.layout.folder, self.version or 0)
         failures, damaged = yield from failures_since(self.failed, self.since)
         self.unread += damaged
         if self.version is not None and self.version not in listed.entries:
-            listed = yield from list_log(self.layout.folder)  # Cleaned, or another table.
+            # That entry was cleaned, or this is another table.
+            listed = yield from list_log(self.layout.folder)
         if not listed.entries and not listed.checkpoints:
-            # Nothing may be left on record where another layout, or another format, has its own.
+            # Write no record: a table of another layout or format may have its own here.
             raise TableNotFoundError(
                 "There is no Delta table here. Nothing was noted.",
                 table=self.root.url,
@@ -181,7 +183,7 @@ class _Look:
         self.state = state
         if not state.exists:
             return
-        # A settlement is bound to the version, which an append moves, too.
+        # A settlement is bound to a version, and an append moves the version, too.
         self.book.touched |= self.changed.keys() & self.book.open.keys()
         yield from self._judge_left_out(state)
         for failure in failures:
@@ -190,20 +192,21 @@ class _Look:
         self._note_lost()
 
     def _begin_anew(self) -> None:
-        """Forget what the looks before have seen of a table that another one is in the place of."""
+        """Forget the results of former searches, which were about another table at this root."""
         self.version = None
         self.book.open.clear()
         self.notes.append("Another table is here since the last look: its log is read anew.")
 
     def _first(self, listed: ListedLog) -> int:
-        """The first version that is judged; the one after the end: none."""
+        """Return the first version to judge; the version after the end if there is none."""
         if self.version is not None and self.version in listed.entries:
             return self.version + 1
         recent = (v for v, it in listed.entries.items() if it.last_modified >= self.since)
         return min(recent, default=listed.end + 1)
 
     def _before(self, listed: ListedLog, first: int) -> Step[LogState]:
-        """Read the state before the first entry, or the oldest that can be read."""
+        """Read the state before the first version to judge, or the oldest state after it that can
+        be read."""
         if first <= 0:
             return LogState()
         try:
@@ -225,7 +228,7 @@ class _Look:
     def _judge(self, entry: LogEntry, state: LogState) -> Step[None]:
         """Judge an entry.
 
-        :param state: with the files before it, and the columns after it.
+        :param state: a state with the files before the entry and the columns after it.
         """
         self.runs.note(entry, state)
         parts, settles = self.runs.parts(entry, state), settles_of(entry)
@@ -256,7 +259,7 @@ class _Look:
         return name_told(place, arrow_schema(state.metadata), state.metadata.partition_columns)
 
     def _place(self, name: str, state: LogState) -> Partition | None:
-        """The partition of a name on record; ``None``: the table cannot have it any more."""
+        """Return the partition of a recorded name; ``None``: it does not fit the columns now."""
         assert state.metadata is not None
         by = state.metadata.partition_columns
         try:
@@ -265,7 +268,7 @@ class _Look:
             return None
 
     def _judge_left_out(self, state: LogState) -> Step[None]:
-        """Note the partitions that jobs left out since newer runs had loaded them."""
+        """Record the partitions that jobs left out because newer runs had loaded them."""
         for entry in [it for it in self.runs.entries.values() if it is not None]:
             left = entry.ours.get("superseded")
             for name, job in left.items() if isinstance(left, dict) else ():
@@ -283,7 +286,8 @@ class _Look:
                 self.book.gave_way(name, run, winner, None, by_policy=True)
 
     def _commit_of(self, job: str, place: Partition, state: LogState) -> Step[RunCommit | None]:
-        """What a job did to a partition; its files there name an entry that was not read yet."""
+        """Return a job's commit in a partition; ``None``: it is not known. If the job's entry was
+        not read yet, it is found by the job's files there."""
         for entry in self.runs.entries.values():
             if entry is not None and entry.job == job:
                 return self.runs.commit(entry, place, state)
@@ -294,7 +298,7 @@ class _Look:
     # Runs that gave way
 
     def _judge_failure(self, failure: StoredFailure, state: LogState) -> Step[None]:
-        """Judge a run that gave way, unless it has committed since."""
+        """Judge a run that gave way; one that has committed since is passed over."""
         said = failure.said
         if not said.gave_way or (yield from self._has_committed(failure, state)):
             return
@@ -302,7 +306,7 @@ class _Look:
             if (place := self._place(name, state)) is None:
                 continue
             if place in lost_in(state, said.idempotency_key, ()):
-                continue  # A settlement has decided so, and is on record itself.
+                continue  # It lost by a settlement, which is on record itself.
             found = yield from self._writers(_files_at(state, place), place, state)
             last = found[-1] if found else None
             other = (yield from self._commit_of(job, place, state)) if job else last
@@ -311,7 +315,7 @@ class _Look:
                 self.book.gave_way(name, failure.run_in(name), other, last, by_policy)
 
     def _has_committed(self, failure: StoredFailure, state: LogState) -> Step[bool]:
-        """Tell whether a run that gave way has done its work since."""
+        """Return whether a run that gave way has committed since."""
         done = yield from find_run(self.layout, state, failure.said.idempotency_key, "")
         if done is None:
             return False
@@ -322,7 +326,7 @@ class _Look:
     # What readers see
 
     def _see_visible(self, state: LogState) -> Step[None]:
-        """Look whose rows readers see in the partitions of which there is something new."""
+        """Find out whose rows readers see in the partitions that the search has touched."""
         named = {name: self._place(name, state) for name in sorted(self.book.touched)}
         files: dict[Partition, list[AddFile]] = {it: [] for it in named.values() if it is not None}
         for add in state.live.values() if files else ():

@@ -1,8 +1,8 @@
 """Copy of a table of directories to a new Delta table, by one job.
 
-Rows are written anew, file after file, in bounded memory: the files of a Delta table hold the
-partition columns and no type that Delta lacks, so that the bytes are not the same. The job's key is
-of the very state that is copied: made once more it does nothing.
+Rows are rewritten, file after file, in bounded memory. The bytes cannot be copied, since files of a
+Delta table contain the partition columns, and only types that Delta has. The job's key is derived
+from the copied state, so a second copy of the same state does nothing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ logger = logging.getLogger("zero_rename.tables.delta_copy")
 def copy_table(
     old: ReadableTable, steps: DeltaSteps, files: FileOptions, progress: Callable[[Progress], None]
 ) -> Copied:
-    """Copy a table's present state: all of it or nothing.
+    """Copy a table's present state, all of it or nothing.
 
-    :param steps: of the table to copy to.
-    :raises InvalidInputError: it holds rows, or has been emptied since it was copied to. Nothing
+    :param steps: the steps of the table to copy to.
+    :param files: how its files are written.
+    :raises InvalidInputError: the new table holds rows, or was emptied since a former copy. Nothing
         was copied.
-    :raises SnapshotGoneError: a file of ``old`` is gone, or changed without a record, meanwhile.
+    :raises SnapshotGoneError: a file of ``old`` disappeared or changed without a record meanwhile.
     :raises UnsupportedTypeError: Delta has no type for a column of ``old``.
     """
     state = old.state()
@@ -75,9 +76,9 @@ def copy_table(
 
 
 def _refuse_rows(steps: DeltaSteps) -> None:
-    """Refuse to copy into a table that holds rows.
+    """Refuse to copy into a table that has files.
 
-    :raises InvalidInputError: it does.
+    :raises InvalidInputError: it has files.
     """
     count = steps.count_files()
     if count:
@@ -89,7 +90,7 @@ def _refuse_rows(steps: DeltaSteps) -> None:
 
 
 def _changed(before: Snapshot, now: Snapshot) -> tuple[str, ...]:
-    """The partitions that hold other files than in a former state."""
+    """Return the partitions that hold other files than in a former state."""
     former, present = before.by_partition(), now.by_partition()
     return tuple(
         sorted(it for it in former.keys() | present.keys() if former.get(it) != present.get(it))
@@ -97,10 +98,10 @@ def _changed(before: Snapshot, now: Snapshot) -> tuple[str, ...]:
 
 
 def _refuse_changed(state: Snapshot, now: Snapshot) -> None:
-    """Refuse a change of partitions that no head tells of: half of a job of others may have been
-    read.
+    """Refuse a copy if a partition without a head has changed meanwhile: the copy may have read
+    half of a job of another program.
 
-    :raises SnapshotGoneError: there is one.
+    :raises SnapshotGoneError: such a partition has changed.
     """
     told = state.versions.keys() & now.versions.keys()
     if changed := [name for name in _changed(state, now) if name not in told]:

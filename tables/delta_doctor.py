@@ -1,4 +1,4 @@
-"""Examination of a Delta table: what is or will be wrong with its store, its jobs and its log."""
+"""Examination of a Delta table: present and future problems of its store, jobs and log."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .delta_upkeep import plan_recovery, store_now
 def examine(
     root: TableRoot, layout: DeltaLayout, max_duration: float | None
 ) -> Step[list[Problem]]:
-    """Examine a Delta table.
+    """Find the problems of a Delta table.
 
-    :param max_duration: seconds that the longest job may take; ``None``: a day.
+    :param max_duration: seconds that the longest job may take; ``None``: the default.
     """
     found = yield from about_place(Context(root), max_duration or JobSpec.max_duration)
     try:

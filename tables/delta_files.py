@@ -1,4 +1,4 @@
-"""Files of a Delta table: as its log names them, as tasks report them, as readers meet them."""
+"""Files of a Delta table: conversions between those of tasks, log entries and readers."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ from ..log.partitions import Partition
 from ..log.replay import LogState
 from ..log.scope import Scope
 
-#: The tag of files that a job has adopted, and not written.
+#: The tag of files that a job has adopted instead of written.
 ADOPTED = "adopted"
-#: The tag of what a file's rows are known by, in whatever order or file they are.
+#: The tag with a digest of a file's rows that does not depend on their order or file.
 CONTENT = "content"
-#: The tag of the columns that a job has sorted a file's rows by.
+#: The tag with the columns by which a job has sorted a file's rows.
 SORTED = "sorted"
-#: Where most writers put the rows: a table of a million files has no million of texts to parse.
+#: Most writers put the row count first. Then a table of a million files need not parse as many
+#: JSON objects.
 _ROWS_FIRST = re.compile(r'\{"numRecords":(\d{1,18})[,}]', re.ASCII)
 
 
 def log_partition(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> Partition:
-    """A partition as the log has it, of its name ``day=2013-01-01``.
+    """Return a partition as the log has it, from its name, such as ``day=2013-01-01``.
 
-    :raises InvalidInputError: the table cannot have it.
+    :raises InvalidInputError: the table cannot have such a partition.
     """
     if not partition_by:
         return ()
@@ -49,7 +50,8 @@ def log_partition(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> 
 def written_values(
     path: str, schema: pa.Schema, partition_by: Sequence[str]
 ) -> dict[str, str | None]:
-    """The values of a partition as an entry has them, of its name ``day=2013-01-01``."""
+    """Return the values of a partition as an entry has them, from its name, such as
+    ``day=2013-01-01``."""
     if not partition_by:
         return {}
     values = partition_values(path, schema, partition_by)
@@ -57,7 +59,7 @@ def written_values(
 
 
 def partition_name(partition: Partition, schema: pa.Schema, partition_by: Sequence[str]) -> str:
-    """The name of a partition, of its values in the log.
+    """Return the name of a partition from its values in the log.
 
     :raises RecordDamagedError: a value is not of its column's type.
     """
@@ -69,8 +71,8 @@ def partition_name(partition: Partition, schema: pa.Schema, partition_by: Sequen
 
 @lru_cache(maxsize=16_384)
 def _canonical_name(partition: Partition, columns: pa.Schema) -> str:
-    """The name of a partition, of its values in the log. Who opens a table again asks for the same
-    ones."""
+    """Return the name of a partition from its values in the log. It is cached, since a table that
+    is opened again has the same partitions."""
     raw = name_as_written(partition, columns.names)
     try:
         return partition_path(partition_values(raw, columns, columns.names), columns)
@@ -83,7 +85,7 @@ def _canonical_name(partition: Partition, columns: pa.Schema) -> str:
 
 
 def name_as_written(partition: Partition, partition_by: Sequence[str]) -> str:
-    """Name a partition by its values as the log has them, of whatever type."""
+    """Return the name of a partition by its values as the log has them, without their types."""
     if not partition_by:
         return UNPARTITIONED
     pairs = zip(partition_by, partition, strict=True)
@@ -91,7 +93,8 @@ def name_as_written(partition: Partition, partition_by: Sequence[str]) -> str:
 
 
 def name_told(partition: Partition, schema: pa.Schema, partition_by: Sequence[str]) -> str:
-    """Name a partition of a committed entry, also where its values do not fit the columns."""
+    """Return the name of a partition in a committed entry, even if its values do not fit the
+    columns."""
     try:
         return partition_name(partition, schema, partition_by)
     except RecordDamagedError:
@@ -99,7 +102,7 @@ def name_told(partition: Partition, schema: pa.Schema, partition_by: Sequence[st
 
 
 def scope_of(names: Collection[str], schema: pa.Schema, partition_by: Sequence[str]) -> Scope:
-    """The scope of partitions by their names."""
+    """Return the scope of partitions that are given by their names."""
     return Scope(frozenset(log_partition(name, schema, partition_by) for name in names))
 
 
@@ -111,10 +114,10 @@ def added_file(
     sorted_by: Sequence[str],
     now: int,
 ) -> AddFile:
-    """What the log says of a file that a task has written.
+    """Return the action that adds a file that a task has written.
 
-    :param sorted_by: columns that its rows are sorted by.
-    :param now: milliseconds.
+    :param sorted_by: the columns by which its rows are sorted.
+    :param now: Unix milliseconds.
     """
     values = written_values(file.partition, schema, partition_by)
     tags = {CONTENT: file.content} if file.content else {}
@@ -128,9 +131,9 @@ def added_file(
 def refuse_nulls(
     files: Iterable[PendingFile], schema: pa.Schema, partition_by: Sequence[str]
 ) -> None:
-    """Refuse files with a null in a column that must not be null, by their statistics.
+    """Refuse files whose statistics show a null in a column that must not be null.
 
-    :raises InvalidInputError: names the column.
+    :raises InvalidInputError: there may be such a null; the error names the column.
     """
     never = [field.name for field in schema if not field.nullable]
     if not never:
@@ -151,7 +154,7 @@ def refuse_nulls(
 
 
 def rows_of_add(add: AddFile) -> int:
-    """The rows of a file of the log; -1: it does not say."""
+    """Return the row count of a file in the log; -1: it is unknown."""
     if first := _ROWS_FIRST.match(add.statistics or ""):
         return int(first[1])
     try:
@@ -162,15 +165,15 @@ def rows_of_add(add: AddFile) -> int:
 
 
 def version_of_job(file: AddFile | RemoveFile) -> int | None:
-    """The version of the entry by which a job of this package has added a file; ``None``: the file
-    does not say."""
+    """Return the version of the entry by which a job of this package added a file; ``None``: the
+    file's tags do not name it."""
     version = file.tags.get("v") or ""
     return int(version) if version.isdecimal() and file.tags.get("job") else None
 
 
 def data_file(layout: DeltaLayout, state: LogState, add: AddFile, partition: str) -> DataFile:
-    """A live file of a state as readers meet it. One that a job of this package did not write, but
-    has adopted perhaps, has any columns, so that its footer is read."""
+    """Return a live file of a state in the form for readers. If no job of this package wrote it
+    (another engine did, or it was adopted), it may have any columns, so its footer must be read."""
     job = "" if ADOPTED in add.tags else add.tags.get("job") or ""
     rows = rows_of_add(add) if job else -1
     content = add.tags.get(CONTENT) or ""
@@ -182,7 +185,7 @@ def data_file(layout: DeltaLayout, state: LogState, add: AddFile, partition: str
         rows,
         "",
         job,
-        # No bounds, whatever stands in the tag: those of the log's statistics count.
+        # Only the sort order; bounds come from the log's statistics, not from the tag.
         order_text(sorted_by),
         content=content if job and is_content(content) else "",
         may_lack=True,
@@ -192,23 +195,24 @@ def data_file(layout: DeltaLayout, state: LogState, add: AddFile, partition: str
 
 
 def _source_key(layout: DeltaLayout, state: LogState, add: AddFile) -> str:
-    """The key of the file that a checkpoint has copied; empty: it is no copy."""
+    """Return the key of a copy's source; ``""``: the file is not a copy, or its source's root is
+    not recorded any more."""
     source = source_of(add)
     if source == add.path:
         return ""
     try:
         return layout.key_of(source, state)
     except RecordDamagedError:
-        return ""  # Another engine has taken its root off the record; nobody opens it.
+        return ""  # Another engine has removed its root from the properties; no reader opens it.
 
 
 def snapshot_of(
     root: TableRoot, layout: DeltaLayout, state: LogState, asked: Collection[str] | None = None
 ) -> Snapshot:
-    """The state of a table as scans read it.
+    """Return the snapshot of a state, as scans need it.
 
-    :param state: that was read with its files.
-    :param asked: partitions by name, or a condition for them; ``None``: all.
+    :param state: a state that was read with its files.
+    :param asked: the names of partitions, or a condition for them; ``None``: all.
     """
     assert state.metadata is not None
     schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
@@ -225,7 +229,7 @@ def snapshot_of(
             files.append(file)
             if file.job and (at := version_of_job(add)) is not None:
                 entries[file.job] = at
-    files.sort(key=lambda it: it.partition)  # Stable: within a partition by age.
+    files.sort(key=lambda it: it.partition)  # A stable sort: by age within a partition.
     versions = {it.partition: state.version for it in files}
     return Snapshot(
         root, schema, by, tuple(files), versions, asked, log_version=state.version, entries=entries

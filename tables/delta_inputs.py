@@ -1,4 +1,4 @@
-"""Inputs of jobs in a Delta table: a job's entry tells what its rows were computed from."""
+"""Inputs of jobs in a Delta table, recorded in the jobs' entries."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from ..log.entries import LogEntry, LogFolder
 from ..log.opening import read_entries
 from ..log.repairing import INPUTS
 
-#: Entries that are read at once.
+#: How many entries are read at once.
 _AT_ONCE = 64
 
 
 def tell_inputs(opened: OpenedJob) -> dict[str, Any]:
-    """What the entry of a job tells of its inputs; nothing where they are not known."""
+    """Return the member of a job's entry with its inputs; nothing if they are not known."""
     inputs = opened.told_inputs
     return {INPUTS: to_members(inputs)} if inputs else {}
 
 
 def inputs_told(entry: LogEntry | None) -> Inputs:
-    """Read from an entry what its rows were computed from.
+    """Return the inputs that an entry records for its rows.
 
-    :param entry: ``None``: it was cleaned from the log.
+    :param entry: ``None`` if it was cleaned from the log.
     """
     told = None if entry is None else entry.ours.get(INPUTS)
     try:
         return UNKNOWN_INPUTS if told is None else from_members(Inputs, told)
     except Unfit:
-        return UNKNOWN_INPUTS  # A later version's, perhaps: what it tells is not known here.
+        return UNKNOWN_INPUTS  # Perhaps written by a later version of this package.
 
 
 def inputs_of_rows(folder: LogFolder, state: Snapshot, partitions: Collection[str]) -> Step[Inputs]:
-    """Read what the rows of partitions were computed from: a request for each job that has files
-    there. A job that writes these rows again takes it over, so that it is on record as long as the
-    rows are there."""
+    """Read the inputs of the rows in partitions: one request for each job that has files there.
+
+    A job that rewrites these rows records their inputs again, so they are kept as long as the
+    rows."""
     jobs = sorted({file.job for file in state.of(partitions).files})
     versions = sorted({state.entries[job] for job in jobs if job in state.entries})
     told: dict[str | None, Inputs] = {}

@@ -1,4 +1,4 @@
-"""Properties of a Delta table, changed by an entry of their own."""
+"""Changes of a Delta table's properties, each by an entry of its own."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LEAST, _MOST = 3600, 36_525 * 86_400
 def change_properties(
     layout: DeltaLayout, change: Callable[[Mapping[str, str]], Mapping[str, str]]
 ) -> Step[None]:
-    """Commit other properties of a table that is there.
+    """Commit new properties of an existing table.
 
-    :param change: returns them, of those that are there.
-    :raises CommitConflictError: another job changes the columns or properties meanwhile.
+    :param change: returns the new properties from the present ones.
+    :raises CommitConflictError: another job changed the columns or properties meanwhile.
     """
     now = int((yield from Clock()) * 1000)
     opened = yield from open_log_job(layout, iter(new_job_id, ""), {}, LogDepth.BLIND)
@@ -41,7 +41,7 @@ def change_properties(
 
 @dataclass(frozen=True)
 class RetentionChange:
-    """A change of the seconds for which files stay that jobs have removed."""
+    """A change of a table's retention: the seconds for which removed files stay."""
 
     before: float
     after: float
@@ -50,12 +50,12 @@ class RetentionChange:
 def change_retention(
     root: TableRoot, layout: DeltaLayout, seconds: float, apply: bool
 ) -> Step[RetentionChange]:
-    """Change for how long files stay that jobs have removed, those of before included.
+    """Change for how long removed files stay, also those that were removed before.
 
-    :param apply: do it; ``False`` only says what would change.
-    :raises InvalidInputError: less than an hour, or more than 100 years.
-    :raises CommitConflictError: another job changes the columns or properties meanwhile.
-    :raises TableNotFoundError: no table there.
+    :param apply: ``False`` only reports what would change.
+    :raises InvalidInputError: it is less than an hour, or more than 100 years.
+    :raises CommitConflictError: another job changed the columns or properties meanwhile.
+    :raises TableNotFoundError: there is no table.
     """
     if not _LEAST <= seconds <= _MOST:
         raise InvalidInputError(

@@ -1,8 +1,8 @@
-"""Runs of a Delta table that give way: to newer ones, under ``on_conflict=newest_run``, and to
-those for which a conflict was settled, under any policy but *last_wins*.
+"""Runs of a Delta table that give way to others. Under ``on_conflict=newest_run`` they give way to
+newer runs, and under any policy except *last_wins* to winners of settled conflicts.
 
-The log compares ranks by its partitions (``log/ranks.py``); here they have their names, and what
-a job leaves out is taken from its entry.
+The log compares ranks for its own partitions (``log/ranks.py``). Here the partitions have names,
+and the parts that a job leaves out are removed from its entry.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from .delta_files import log_partition, partition_name, rows_of_add, scope_of
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What a job leaves out, since newer runs have loaded it.
+    """Partitions that a job leaves out, since newer runs have loaded them.
 
     :param superseded: the partitions, each with the job that wrote it last.
-    :param rows: those of this job that are not committed; ``keys`` its files with them.
+    :param rows: how many rows of this job are not committed; ``keys``: its files with them.
     """
 
     superseded: Mapping[str, str] = field(default_factory=dict)
@@ -48,10 +48,10 @@ def log_ranks(
     schema: pa.Schema,
     by: tuple[str, ...],
 ) -> LogRanks:
-    """How new a job's run is, for the log.
+    """Return the ranks of a job's run in the form for the log.
 
-    :param ranks: as the job was given them; ``None``: it is as new as the job.
-    :param partitions: the names of those that it is known to write.
+    :param ranks: the ranks that the job was given; ``None``: the run is as new as the job.
+    :param partitions: the names of partitions that the job is known to write.
     """
     named = {*partitions, *(ranks.by_partition if ranks is not None else ())} - {UNPARTITIONED}
     own = {log_partition(name, schema, by): rank_in(ranks, name, job) for name in named}
@@ -59,8 +59,8 @@ def log_ranks(
 
 
 def ranks_of_job(opened: OpenedJob, partitions: Collection[str]) -> LogRanks:
-    """The ranks of a job's entry. One that writes rows again has none, unless it is given some:
-    the partitions keep theirs."""
+    """Return the ranks of a job's entry. A job that rewrites rows has none, unless it is given
+    some: the partitions keep theirs."""
     spec = opened.spec
     if spec.row_changes and spec.run_rank is None:
         return LogRanks()
@@ -77,12 +77,12 @@ def find_superseded(
     policy: OnConflict = OnConflict.NEWEST_RUN,
     settles: Collection[Partition] = (),
 ) -> dict[str, SupersededBy]:
-    """Find the partitions in which a run gives way that is about to write them.
+    """Find those of a run's partitions in which it must give way before it writes them.
 
-    :param state: with its files.
-    :param replaces: whether it replaces them; else it appends.
-    :param settles: those in which it settles a conflict itself.
-    :raises InvalidInputError: ranks of two kinds.
+    :param state: the present state, with its files.
+    :param replaces: the run replaces the partitions; otherwise it appends to them.
+    :param settles: partitions in which it settles a conflict itself; they do not count.
+    :raises InvalidInputError: the ranks are of two kinds.
     """
     if state.metadata is None or policy is OnConflict.LAST_WINS:
         return {}
@@ -98,10 +98,10 @@ def find_superseded(
 
 
 def refuse_at_opening(opened: OpenedJob, state: LogState) -> None:
-    """Refuse a job as it opens, by the partitions that it is to write for sure: nobody computes
-    rows that are then left out.
+    """Refuse a job at its opening if the partitions that it names are superseded. So it does not
+    compute rows in vain.
 
-    :raises SupersededRunError: newer runs have loaded what it is to write.
+    :raises SupersededRunError: the job gives way to other runs there.
     """
     spec = opened.spec
     named = {*(spec.replace_partitions or ())} if opened.partition_by else {UNPARTITIONED}
@@ -123,12 +123,13 @@ def without_superseded(
     left: LeftOut,
     error: LogSupersededError,
 ) -> tuple[LogChange, LeftOut]:
-    """Leave out of a change what newer runs have loaded, and tell all that was left out.
+    """Remove the partitions from a change in which its run gives way; return all that is left out.
 
-    :param state: that the job began on, by whose columns partitions are named.
+    :param state: the state that the job began on; its columns give the partitions their names.
     :param left: what was left out before.
-    :raises SupersededRunError: the job leaves nothing out, or nothing is left, or it replaces the
-        whole table.
+    :param error: the refusal of the change, which names these partitions.
+    :raises SupersededRunError: the job's policy is to leave nothing out; or nothing would remain,
+        or the job replaces the whole table.
     """
     schema, by = opened.schema, opened.partition_by
     named_by = state if change.metadata is None else replace(state, metadata=change.metadata)
@@ -149,7 +150,7 @@ def without_superseded(
     return replace(
         change,
         adds=kept,
-        # Rows that its run has loaded there before stay, compacted or not.
+        # Rows that the run has loaded there before stay, compacted or not.
         removes=change.removes - stays,
         returned=tuple(it for it in change.returned if state.partition(it) not in error.found),
         replaced=Scope(change.replaced.partitions - error.found.keys()),
@@ -172,5 +173,5 @@ def _named(
 
 
 def superseded_by(it: LogSuperseder) -> SupersededBy:
-    """What a run gives way to, as errors tell it."""
+    """Return the reason why a run gives way, in the form for errors."""
     return SupersededBy(it.job or "an unknown job", it.settled_for)

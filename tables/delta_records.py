@@ -1,12 +1,12 @@
-"""Records of the jobs whose rows a state of a Delta table holds, by the entries of its log.
+"""Records of the jobs whose rows a state of a Delta table holds, read from the entries of its log.
 
 ==============================  ================================================================
-a file                          its rows are of
+a file                          the jobs of its rows
 ==============================  ================================================================
-of a job of this package        that job; its tags name the job and the version of its entry
-of an entry that wrote rows     the jobs of the files that this entry has removed there; of a
-again                           merge, an update or a deletion also of its own
-of another engine               nobody knows whom: the job ``""``
+of a job of this package        that job; the file's tags name it and the version of its entry
+of an entry that rewrote rows   the jobs of the files that the entry removed there; for a merge,
+                                an update or a deletion also its own job
+of another engine               unknown: the job ``""``
 ==============================  ================================================================
 """
 
@@ -28,16 +28,17 @@ from .delta_files import name_told, version_of_job
 from .delta_inputs import inputs_told
 from .delta_runs import owner_of, rewrites
 
-#: Entries that are read at once.
+#: How many entries are read at once.
 _AT_ONCE = 64
 
 
 def job_records(
     folder: LogFolder, state: Snapshot, jobs: Iterable[str]
 ) -> Step[dict[str, JobRecord]]:
-    """Read the records of jobs with files in a state, of those whose rows they wrote again, and of
-    the jobs of their runs that they made again in part: a request for each. Those whose entries
-    were cleaned are left out."""
+    """Read the records of jobs with files in a state: one request for each.
+
+    This includes jobs whose rows these jobs rewrote, and earlier jobs of their runs that they
+    repeated in part. Jobs whose entries were cleaned are left out."""
     found: dict[str, LogEntry] = {}
     wanted = {state.entries[job] for job in jobs if job in state.entries}
     seen: set[int] = set()
@@ -50,7 +51,7 @@ def job_records(
         wanted -= seen
     records: dict[str, JobRecord] = {}
     for job, entry in sorted(found.items(), key=lambda it: it[1].version):
-        # What an entry removes was added before it, so that the origins of that are known.
+        # An entry removes files of earlier entries, whose records are in ``records`` by now.
         records[job] = _record(entry, state, records)
     return with_runs(records)
 
@@ -64,21 +65,22 @@ def _read(folder: LogFolder, versions: list[int]) -> Step[list[LogEntry]]:
 
 
 def _removed_by_entry(entry: LogEntry) -> set[int]:
-    """The versions of the entries that had added what this one removed."""
+    """Return the versions of the entries whose files this entry removed."""
     return {at for it in entry.of(RemoveFile) if (at := version_of_job(it)) is not None}
 
 
 def _narrowed_by_entry(entry: LogEntry) -> int | None:
-    """The version of the run's entry before, of whose partitions a plan let this one make some."""
+    """Return the version of the run's earlier entry that this one repeats in part, by a plan;
+    ``None``: it does not."""
     former = entry.ours.get("former")
     is_narrowed = entry.ours.get("narrows") is not None and isinstance(former, int)
     return former if is_narrowed else None
 
 
 def _record(entry: LogEntry, state: Snapshot, before: Mapping[str, JobRecord]) -> JobRecord:
-    """Read an entry's record.
+    """Return the record of an entry's job.
 
-    :param before: records of earlier entries.
+    :param before: the records of earlier entries.
     """
     job = entry.job or ""
     own = [it for it in entry.of(AddFile) if it.tags.get("job") == job]
@@ -101,7 +103,8 @@ def _record(entry: LogEntry, state: Snapshot, before: Mapping[str, JobRecord]) -
 
 
 def _replaced(entry: LogEntry, state: Snapshot) -> set[str]:
-    """Name the partitions that an entry replaced; of a whole table those that held files."""
+    """Return the names of the partitions that an entry replaced. If it replaced the whole table,
+    these are the partitions that held files."""
     scope = read_scope(entry.ours.get("replaced"))
     named = {name_told(it, state.schema, state.partition_by) for it in scope.partitions}
     gone = entry.of(RemoveFile) if scope.all else ()
@@ -111,7 +114,7 @@ def _replaced(entry: LogEntry, state: Snapshot) -> set[str]:
 def _origins(
     entry: LogEntry, state: Snapshot, wrote: Collection[str], before: Mapping[str, JobRecord]
 ) -> dict[str, tuple[str, ...]]:
-    """By partition, the jobs whose rows an entry has written again."""
+    """Return the jobs whose rows an entry has rewritten, by partition."""
     found: dict[str, list[str]] = defaultdict(list)
     for it in entry.of(RemoveFile):
         name, job = _name(it.values or {}, state), it.tags.get("job") or ""

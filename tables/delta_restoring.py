@@ -1,4 +1,4 @@
-"""Restores and undoings of a Delta table: one entry each, which writes no byte."""
+"""Restores and undoings of a Delta table. Each is one entry and writes no data."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ..log.undoing import plan_undo
 from .delta_files import name_told
 from .delta_upkeep import store_now
 
-#: Told of the jobs that bring something back: who runs them.
+#: The owner of a restore's job, as its entry records it.
 Owned = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class RestoredVersion:
-    """What comes back to a Delta table, or came back by ``job``.
+    """A restore of a Delta table, planned or done by ``job``.
 
-    :param version: whose content it is; -1: there was no table.
-    :param present: the version that the table was at.
-    :param partitions: those whose files change.
-    :param returned: files that come back, ``removed`` those that go.
+    :param version: the version whose content comes back; -1: there was no table.
+    :param present: the table's version before the restore.
+    :param partitions: the partitions whose files change.
+    :param returned: how many files come back; ``removed``: how many are removed.
     :param lost: paths of files that cannot be brought back.
-    :param job: the one that did it, now or before; ``None``: none did.
+    :param job: the job that did it, now or before; ``None``: it is only planned.
     """
 
     version: int
@@ -48,10 +48,10 @@ class RestoredVersion:
 
 @dataclass(frozen=True)
 class PlannedRestore:
-    """The entry that brings something back, and what it comes to.
+    """A planned restore: its entry and its report.
 
-    :param opened: the state that the plan is of.
-    :param change: ``None``: nothing is to be brought back.
+    :param opened: the state that the plan was made on.
+    :param change: the change of the entry; ``None``: nothing is to be changed.
     """
 
     opened: OpenedLog
@@ -59,16 +59,17 @@ class PlannedRestore:
     restored: RestoredVersion
 
 
-#: Plans the entry of a job, at a time by the store's clock, in milliseconds.
+#: Plans the entry of a job; receives the job's id and the store's time in Unix milliseconds.
 Planner = Callable[[str, int], Step[PlannedRestore]]
 
 
 def undo_planner(
     root: TableRoot, layout: DeltaLayout, undone: str, version: int, owner: Owned
 ) -> Planner:
-    """Return the planner of a job's undoing.
+    """Return a planner for the undoing of a job.
 
-    :param version: of its entry.
+    :param undone: the job to undo.
+    :param version: the version of its entry.
     """
 
     def plan(job: str, now: int) -> Step[PlannedRestore]:
@@ -81,7 +82,7 @@ def undo_planner(
 def restore_planner(
     root: TableRoot, layout: DeltaLayout, version: int, within: Scope, owner: Owned
 ) -> Planner:
-    """Return the planner of a version's restore, in some partitions or all."""
+    """Return a planner for the restore of a version, in some partitions or all."""
 
     def plan(job: str, now: int) -> Step[PlannedRestore]:
         found = yield from plan_restore(layout, job, version, now, owner, within)
@@ -109,13 +110,13 @@ def _planned(root: TableRoot, found: LogRestore, version: int, done: str | None)
 
 
 def preview(layout: DeltaLayout, plan: Planner) -> Step[RestoredVersion]:
-    """Tell what a plan comes to. Changes nothing."""
+    """Return the report of a planned restore. Changes nothing."""
     now = yield from store_now(layout)
     return (yield from plan(new_job_id(), now)).restored
 
 
 def find_restored(layout: DeltaLayout, run: str, version: int) -> Step[RestoredVersion | None]:
-    """Look whether a run has brought back a version before, and by which job."""
+    """Find the job by which a run has restored a version before; ``None``: it has not."""
     state = (yield from open_log(layout, LogDepth.WHOLE)).state
     done = state.transactions.get(RUN + run)
     if done is None:
@@ -132,12 +133,12 @@ def carry_out(
     allow_lost: bool,
     run: str | None = None,
 ) -> Step[RestoredVersion]:
-    """Commit the entry that a plan makes, unless nothing is to be brought back.
+    """Commit the entry of a plan, unless nothing is to be changed.
 
-    :param allow_lost: leave out what cannot be brought back; ``False``: refuse.
-    :param run: the run's key, if it has one: of two jobs of it one commits.
-    :raises InvalidInputError: something cannot be brought back. Nothing was changed.
-    :raises CommitConflictError: another job commits meanwhile. Nothing was changed.
+    :param allow_lost: leave out files that cannot be brought back; ``False``: refuse.
+    :param run: the run's key, if it has one: only one of its jobs commits.
+    :raises InvalidInputError: files cannot be brought back. Nothing was changed.
+    :raises CommitConflictError: another job committed meanwhile. Nothing was changed.
     """
     now = yield from store_now(layout)
     opened = yield from open_log_job(layout, iter(new_job_id, ""), owner, LogDepth.BLIND)
@@ -146,7 +147,7 @@ def carry_out(
         if planned.restored.lost and not allow_lost:
             raise _lost(root, planned.restored)
     except ZeroRenameError:
-        # Nothing but the open record was written.
+        # Only the open record was written.
         yield from abandon_job(layout, opened.job)
         raise
     if planned.change is None:

@@ -1,12 +1,12 @@
-"""Runs whose rows lie in files of a Delta table, as its log tells.
+"""Runs whose rows lie in files of a Delta table, by the entries of its log.
 
 =============================  =================================================================
-a file                         its rows are of
+a file                         the runs of its rows
 =============================  =================================================================
-of a job of this package       the run of that job's entry, whose number the file's tags have
-of another engine              the entry that added it, where it was read; else nobody knows
-of an entry that wrote rows    the runs of the files that this entry has removed; those of a merge
-again                          or an update also of its own
+of a job of this package       the run of that job's entry, whose number is in the file's tags
+of another engine              the entry that added it, if it was read; otherwise unknown
+of an entry that rewrote rows  the runs of the files that the entry removed; for a merge or an
+                               update also its own run
 =============================  =================================================================
 """
 
@@ -33,18 +33,18 @@ from ..log.scope import NONE, Scope
 from ..log.settling import settles_of
 from .delta_files import rows_of_add, version_of_job
 
-#: Entries that write rows again which are followed back from one file.
+#: How many entries are followed at most to find the writers of rewritten rows.
 _MOST = 256
-#: Operations of jobs of this package that write rows again.
+#: Operations of jobs of this package that rewrite rows.
 _REWRITES = frozenset({"MERGE", "DELETE", "OPTIMIZE"})
 
 
 @dataclass(frozen=True)
 class EntryParts:
-    """What an entry does, by partition.
+    """The changes of an entry, by partition.
 
-    :param lost: files that it removed, and of which nobody knows the partition.
-    :param emptied: the ranks that it tells of partitions without a file.
+    :param lost: removed files whose partition is unknown.
+    :param emptied: the ranks that the entry records for partitions without a file.
     """
 
     added: dict[Partition, list[AddFile]] = field(default_factory=partial(defaultdict, list))
@@ -54,17 +54,18 @@ class EntryParts:
 
     @property
     def changed(self) -> set[Partition]:
-        """The partitions whose rows it changes."""
+        """The partitions whose rows the entry changes."""
         both = (*self.added.items(), *self.removed.items())
         return {place for place, files in both if any(it.changes_data for it in files)}
 
 
 @dataclass(frozen=True)
 class Writers:
-    """The entries whose runs the rows of files are of.
+    """The entries whose runs wrote the rows of files.
 
-    :param lost: versions that files name, and whose entries were cleaned.
-    :param unknown: paths of files of which nobody knows who added them.
+    :param versions: the versions of these entries.
+    :param lost: versions that files name, but whose entries were cleaned.
+    :param unknown: paths of files for which it is not known who added them.
     """
 
     versions: frozenset[int]
@@ -74,10 +75,11 @@ class Writers:
 
 @dataclass
 class LogRuns:
-    """The entries of a log that were read, and the files that they say something of.
+    """The entries of a log that were read, and the files that they added and removed.
 
-    :param added: of files of other engines, the version of the entry that added each.
-    :param gone: files that were removed, as the states before had them.
+    :param entries: by version; ``None`` for an entry that was cleaned.
+    :param added: for files of other engines, the version of the entry that added each.
+    :param gone: removed files, as the states before had them.
     :param seen: files that these entries have added.
     """
 
@@ -89,9 +91,10 @@ class LogRuns:
     _parts: dict[int, EntryParts] = field(default_factory=dict)
 
     def note(self, entry: LogEntry, before: LogState) -> None:
-        """Note what an entry does to files.
+        """Record the files that an entry adds and removes.
 
-        :param before: a state before it, with its files; entries between the two were noted.
+        :param before: a former state with its files. All entries between it and this entry must
+            have been recorded.
         """
         self.entries[entry.version] = entry
         for remove in entry.of(RemoveFile):
@@ -112,7 +115,7 @@ class LogRuns:
     def writers(
         self, files: Iterable[AddFile | RemoveFile], place: Partition, state: LogState
     ) -> Step[Writers]:
-        """Find the entries whose runs the rows of a partition's files are of."""
+        """Find the entries whose runs wrote the rows of a partition's files."""
         found, followed = set[int](), set[int]()
         lost, unknown = set[int](), set[str]()
         todo: list[AddFile | RemoveFile] = list(files)
@@ -144,14 +147,15 @@ class LogRuns:
     def commits(
         self, versions: Collection[int], place: Partition, state: LogState
     ) -> list[RunCommit]:
-        """What entries that were read did to a partition, the oldest first."""
+        """Return the commits of entries in a partition, the oldest first; entries that were not
+        read are left out."""
         found = (self.entries.get(version) for version in sorted(versions))
         return [self.commit(it, place, state) for it in found if it is not None]
 
     def commit(self, entry: LogEntry, place: Partition, state: LogState) -> RunCommit:
-        """What an entry did to one partition.
+        """Return the commit of an entry in one partition.
 
-        :param state: whose columns name its partition.
+        :param state: a state with the columns by which partitions are identified.
         """
         parts = self.parts(entry, state)
         own = [it for it in parts.added.get(place, ()) if _is_own(it, entry)]
@@ -172,7 +176,7 @@ class LogRuns:
         )
 
     def parts(self, entry: LogEntry, state: LogState) -> EntryParts:
-        """Sort what an entry does by partition."""
+        """Return the changes of an entry by partition."""
         if entry.version not in self._parts:
             self._parts[entry.version] = self._sorted(entry, state)
         return self._parts[entry.version]
@@ -192,7 +196,7 @@ class LogRuns:
 
 
 def writes_again(entry: LogEntry, state: LogState) -> bool:
-    """Tell whether an entry has written rows of files again that it has removed."""
+    """Return whether an entry has rewritten rows of files that it removed."""
     if entry.job is not None:
         return rewrites(entry)
     removes = bool(entry.of(RemoveFile)) and bool(entry.of(AddFile))
@@ -200,20 +204,20 @@ def writes_again(entry: LogEntry, state: LogState) -> bool:
 
 
 def rewrites(entry: LogEntry) -> bool:
-    """Tell whether a job of this package has written rows again, by its entry or by one that
-    commits that again."""
+    """Return whether a job of this package has rewritten rows, by this entry or by the one that it
+    repairs."""
     return entry.job is not None and (
         entry.operation in _REWRITES or entry.ours.get("rowChanges") is not None
     )
 
 
 def takes_place(entry: LogEntry, state: LogState) -> Scope:
-    """The partitions of which an entry has replaced all that was there by rows of its own."""
+    """Return the partitions whose rows an entry has all replaced by its own."""
     return NONE if entry.operation == RESTORE else replaced_by(entry, state)
 
 
 def key_of(entry: LogEntry) -> str:
-    """The key of the run that an entry is of; without one its job, or its version."""
+    """Return the key of an entry's run; if it has none, its job, or else its version."""
     for transaction in entry.of(AppTransaction):
         if entry.job is not None and transaction.app.startswith(RUN):
             return transaction.app.removeprefix(RUN)
@@ -221,7 +225,7 @@ def key_of(entry: LogEntry) -> str:
 
 
 def owner_of(entry: LogEntry) -> Owner:
-    """Who runs an entry's job, as far as it says so."""
+    """Return the owner of an entry's job; for another engine, the engine's name."""
     if entry.job is None:
         engine = str(entry.info.members.get("engineInfo") or "another engine")
         return Owner(application=engine.partition("/")[0].partition(":")[0])
@@ -229,7 +233,7 @@ def owner_of(entry: LogEntry) -> Owner:
     try:
         return from_members(Owner, told) if isinstance(told, dict) else NOBODY
     except Unfit:
-        return NOBODY  # A later version's, which may have more.
+        return NOBODY  # Perhaps written by a later version, which records more.
 
 
 def _on_conflict(entry: LogEntry) -> OnConflict:

@@ -1,16 +1,15 @@
-"""Settlements of conflicts over partitions of a Delta table: one entry each, which says for whom.
+"""Settlements of conflicts over partitions of a Delta table, each by an entry that names a winner.
 
 ==========================  =====================================================================
-the rows of the run that    the entry
-is to stand
+the rows of the winner      the entry
 ==========================  =====================================================================
-are what readers see        names the runs alone
-were removed, and are kept  brings back what the partition held before, and removes what it holds
-are gone                    none: refused
+are what readers see        only names the runs
+were removed, and are kept  brings back the partition's former files, and removes its present ones
+are lost                    none: refused
 ==========================  =====================================================================
 
-It is bound to the version that the look saw: any change of the partition since is a conflict. It
-takes away no row of a run that is not in the conflict.
+The entry is bound to the version at which the conflict was found: any change of the partition since
+is a conflict. It removes no rows of runs that are not in the conflict.
 """
 
 from __future__ import annotations
@@ -47,18 +46,21 @@ from .delta_files import log_partition
 from .delta_runs import LogRuns, key_of, takes_place
 from .delta_upkeep import rival_jobs
 
-#: Entries that are read at once.
+#: How many entries are read at once.
 _AT_ONCE = 64
-#: How a run of another engine is called, with the version of its entry.
+#: The name of a run of another engine begins so; the version of its entry follows.
 _VERSION = "version "
 
 
 @dataclass(frozen=True)
 class LogSettlementPlan:
-    """What is to be done about a conflict.
+    """A plan to settle a conflict.
 
-    :param losers: the keys of the runs whose rows are not visible then.
-    :param change: the entry; ``None``: ``job`` has settled it so already.
+    :param how: how the conflict is settled.
+    :param losers: the keys of the runs whose rows are not visible afterwards.
+    :param opened: the state that the plan was made on.
+    :param change: the change of the entry; ``None``: ``job`` has settled the conflict in this way
+        already.
     """
 
     how: SettledBy
@@ -77,13 +79,14 @@ def plan_log_settlement(
     now: int,
     owner: Mapping[str, Any],
 ) -> Step[LogSettlementPlan]:
-    """Plan the entry by which the rows of a run become, or stay, what readers see.
+    """Plan the entry after which readers see the winner's rows in the partition.
 
-    :param job: whose entry it is, which is open.
-    :param now: milliseconds, by the store's clock.
-    :raises InvalidInputError: the partition has changed since the look, or the rows are not kept,
-        or rows of runs that are not in the conflict would go.
-    :raises OtherJobError: a job is at work on the partition, or may be.
+    :param winner: the run that is to stand.
+    :param job: the open job that will commit the entry.
+    :param now: Unix milliseconds, by the store's clock.
+    :raises InvalidInputError: the partition has changed since the conflict was found; or the rows
+        are not kept; or rows of runs that are not in the conflict would be removed.
+    :raises OtherJobError: an open job writes the partition, or may write it.
     """
     yield from _refuse_log_jobs(layout, conflict, job)
     opened = yield from open_log(layout, LogDepth.WHOLE)
@@ -136,11 +139,12 @@ def plan_log_settlement(
 def read_log_settled(
     root: TableRoot, layout: DeltaLayout, seen: Mapping[str, int]
 ) -> Step[dict[str, SettledPartition]]:
-    """Read which conflicts over partitions are settled, and by which job; of the other partitions,
-    which job has changed each last.
+    """Read the settlements of conflicts over partitions, and the jobs that made them.
 
-    :param seen: by partition, the version at which somebody has seen it: it is the partition's
-        version where nothing has changed it since.
+    :param seen: by partition, the version at which its conflict was found.
+    :return: for a conflict that was settled since then, the settlement and its job; for any other
+        partition, the job that has changed it since and its version, and an older settlement, if
+        any.
     """
     state = (yield from open_log(layout, LogDepth.FILES)).state
     settled, found = settled_in(state), dict[str, SettledPartition]()
@@ -162,11 +166,11 @@ def read_log_settled(
 def refuse_moved(
     layout: DeltaLayout, root: TableRoot, state: LogState, planned: Mapping[str, int]
 ) -> Step[None]:
-    """Refuse a job that a plan lets load partitions again, if one has changed since the plan. What
-    changes it after the state is its commit's to find.
+    """Refuse a job that a plan lets load partitions again, if one of them has changed since the
+    plan. Changes after the state are found by the job's commit.
 
-    :param planned: by partition, the version at which the plan has seen it.
-    :raises CommitConflictError: one has. Nothing was written.
+    :param planned: by partition, the version that the plan has seen.
+    :raises CommitConflictError: a partition has changed. Nothing was written.
     """
     if moved := (yield from _moved(layout, root, state, planned)):
         named, entry = sorted(moved.items())[0]
@@ -181,10 +185,10 @@ def refuse_moved(
 def check_log_rerun(
     root: TableRoot, layout: DeltaLayout, conflict: RunConflict, winner: ConflictingRun
 ) -> Step[None]:
-    """See that the run that is to stand may load a partition in conflict again. Changes nothing.
+    """Check that the winning run may load a partition in conflict again. Changes nothing.
 
-    :raises InvalidInputError: rows of runs that are not in the conflict would go.
-    :raises OtherJobError: a job is at work on the partition, or may be.
+    :raises InvalidInputError: this would remove rows of runs that are not in the conflict.
+    :raises OtherJobError: an open job writes the partition, or may write it.
     """
     yield from _refuse_log_jobs(layout, conflict, but="")
     state = (yield from open_log(layout, LogDepth.FILES)).state
@@ -197,10 +201,11 @@ def check_log_rerun(
 
 
 def _refuse_log_jobs(layout: DeltaLayout, conflict: RunConflict, but: str) -> Step[None]:
-    """See that no job is at work on a partition: one that names no partitions may be.
+    """Check that no open job may write the partition of a conflict. A job that names no partitions
+    may write any.
 
     :param but: a job that does not count.
-    :raises OtherJobError: there is one.
+    :raises OtherJobError: there is such a job.
     """
     found = yield from rival_jobs(layout, [conflict.partition], appends=False, run=None)
     for rival in found:
@@ -215,7 +220,7 @@ def _refuse_log_jobs(layout: DeltaLayout, conflict: RunConflict, but: str) -> St
 
 @dataclass(frozen=True)
 class _PastFiles:
-    """The files of a partition by path, and the columns that they were under."""
+    """The files that a partition had at some time, by path, and the table's columns then."""
 
     files: dict[str, AddFile] = field(default_factory=dict)
     metadata: LogMetadata | None = None
@@ -234,8 +239,8 @@ def _place(root: TableRoot, name: str, state: LogState) -> Partition:
 def _content(
     runs: LogRuns, files: Iterable[AddFile], place: Partition, state: LogState
 ) -> Step[frozenset[str]]:
-    """Find the keys of the runs whose rows files of a partition have. Files of which nobody knows
-    the run, and runs whose entries were cleaned, have names of their own."""
+    """Find the keys of the runs whose rows are in files of a partition. Files whose run is unknown,
+    and runs whose entries were cleaned, get names that no key has."""
     found = yield from runs.writers(files, place, state)
     known = {key_of(it) for v in found.versions if (it := runs.entries[v]) is not None}
     unknown = {f"an unknown writer of {path}" for path in found.unknown}
@@ -245,9 +250,9 @@ def _content(
 def _moved(
     layout: DeltaLayout, root: TableRoot, state: LogState, seen: Mapping[str, int]
 ) -> Step[dict[str, LogEntry]]:
-    """Find the partitions that have changed since somebody saw them, each with the last entry that
-    has changed it.
+    """Find the partitions that have changed since a version, each with its last change.
 
+    :param seen: by partition, this version.
     :raises InvalidInputError: entries since then were cleaned from the log.
     """
     places = {_place(root, name, state): name for name in seen}
@@ -271,8 +276,8 @@ def _moved(
 
 
 def _changed(runs: LogRuns, entry: LogEntry, state: LogState) -> Scope:
-    """The partitions that an entry has changed, or settled: all, where it has removed files of
-    which nobody knows the partition."""
+    """Return the partitions that an entry has changed or settled. These are all partitions if it
+    removed files whose partition is unknown."""
     taken = takes_place(entry, state)
     gone = (runs.gone.get(it.path, it) for it in entry.of(RemoveFile) if it.changes_data)
     if taken.all or any(state.partition(it) is None for it in gone):
@@ -284,8 +289,11 @@ def _changed(runs: LogRuns, entry: LogEntry, state: LogState) -> Scope:
 def _refuse_changed(
     runs: LogRuns, conflict: RunConflict, place: Partition, state: LogState
 ) -> Step[None]:
-    """Refuse a partition that has changed since the conflict was looked at; the entry of a
-    settlement is bound to the same."""
+    """Refuse to settle a conflict if its partition has changed since it was found. The settlement's
+    entry is bound to the same version.
+
+    :raises InvalidInputError: the partition has changed.
+    """
     since = range(conflict.version + 1, state.version + 1)
     for start in range(0, len(since), _AT_ONCE):
         yield from runs.read(since[start : start + _AT_ONCE])
@@ -301,8 +309,8 @@ def _refuse_changed(
 
 
 def _note_engines(layout: DeltaLayout, runs: LogRuns, conflict: RunConflict) -> Step[None]:
-    """Read the entries of other engines in the conflict, whose files say nothing of them, and which
-    files each of them removed."""
+    """Read the entries of other engines in the conflict, and record the files that each added and
+    removed. The tags of these files do not name their entries."""
     engines = [int(it.job.removeprefix(_VERSION)) for it in conflict.runs if _is_engine(it)]
     yield from runs.read(engines)
     for version in engines:
@@ -312,7 +320,8 @@ def _note_engines(layout: DeltaLayout, runs: LogRuns, conflict: RunConflict) -> 
 
 
 def _state_before(layout: DeltaLayout, version: int) -> Step[LogState]:
-    """Read the state before an entry, with its files; an empty one where its log was cleaned."""
+    """Read the state before an entry, with its files. If that part of the log was cleaned, return
+    an empty state."""
     try:
         if version > 0:
             return (yield from open_log(layout, LogDepth.FILES, version - 1)).state
@@ -332,9 +341,9 @@ def _find_kept(
     winner: ConflictingRun,
     place: Partition,
 ) -> Step[_PastFiles]:
-    """Find what a partition held when it had rows of a run last, as far as the log goes back.
+    """Find the files that a partition held when it last had rows of the winner.
 
-    :raises InvalidInputError: the run wrote nothing, or its entry is not in the log.
+    :raises InvalidInputError: the run wrote nothing, or its entry was cleaned from the log.
     """
     if winner.gave_way:
         raise InvalidInputError(
@@ -364,7 +373,10 @@ def _find_kept(
 
 
 def _entry_of(runs: LogRuns, conflict: RunConflict, winner: ConflictingRun) -> Step[LogEntry]:
-    """Find the entry of a run's job, which came before the look."""
+    """Find the entry of the winner's job, at or before the conflict's version.
+
+    :raises InvalidInputError: the entry was cleaned from the log.
+    """
     for start in range(conflict.version, -1, -_AT_ONCE):
         some = range(start, max(-1, start - _AT_ONCE), -1)
         yield from runs.read(some)
@@ -382,9 +394,10 @@ def _entry_of(runs: LogRuns, conflict: RunConflict, winner: ConflictingRun) -> S
 def _refuse_lost_rows(
     conflict: RunConflict, winner: ConflictingRun, lost: Collection[str], remedy: str
 ) -> None:
-    """See that no rows go but those of runs in the conflict.
+    """Check that a settlement removes only rows of runs in the conflict.
 
-    :raises InvalidInputError: others would.
+    :param lost: the runs whose rows would be removed.
+    :raises InvalidInputError: rows of other runs would be removed.
     """
     others = sorted(set(lost) - {it.key for it in conflict.runs})
     if others:

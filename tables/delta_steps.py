@@ -1,17 +1,17 @@
-"""Steps of a job in a Delta table: its rows lie in files of its own, and one entry commits them.
+"""Steps of a job in a Delta table: tasks write files of the job, and one entry commits them.
 
 =====================  ==========================================================================
-what is asked          what the entry does
+policy of the job      its entry
 =====================  ==========================================================================
 append                 adds the job's files
-replace                removes what lies in the partitions that it names, or has rows for, or in
-                       all, as it commits; adds the job's
-replace by condition   the same for the partitions that fit it when the job commits; the whole
-                       table counts as read, so that any change meanwhile is a conflict
-fail-if-exists         adds the files where nothing lies in their partitions, which count as read
-a base                 entries after the state that was read are judged, not only those since the
-                       job opened
-a run's key            is a transaction of the entry: the run commits once
+replace                removes the files that are live at the commit in the partitions that the
+                       job names, or has rows for, or in all; adds the job's files
+replace by condition   the same for the partitions that fit the condition at the commit; the whole
+                       table counts as read, so any change meanwhile is a conflict
+fail-if-exists         adds the files if their partitions are empty; these count as read
+a read base            is judged by the entries after the state that was read, not only by those
+                       since the job opened
+a run's key            has the key as a transaction, so the run commits once
 =====================  ==========================================================================
 """
 
@@ -131,19 +131,19 @@ from .store_check import ATOMIC, facts_of, refuse_second_writer
 from .unpublished import check_held_back, delete_files, leave_unpublished, unpublished_of_run
 
 logger = logging.getLogger("zero_rename.tables.delta_steps")
-#: What was found of the stores of tables, by the driver and the table's URL.
+#: The known guarantees of tables' stores, by driver and the table's URL.
 _found: WeakKeyDictionary[Driver, dict[str, StoreFacts]] = WeakKeyDictionary()
-#: Commits from one checkpoint to the next, where the table does not say. Delta's engines take 10;
-#: openings here go by checksum files.
+#: How many commits lie between checkpoints, if the table has no property for it. Delta's engines
+#: write one after 10; this package opens tables by checksum files.
 CHECKPOINT_INTERVAL = 50
 
 
 def layout_of(root: TableRoot) -> DeltaLayout:
-    """The layout of the table at a root."""
+    """Return the layout of the table at a root."""
     return DeltaLayout(DeltaRoot(root.bucket, f"{root.prefix}/"))
 
 
-#: Changes what an entry is to do, on the state that its job began on.
+#: Modifies the change of a job's entry; receives the state that the job began on.
 Amend = Callable[[LogChange, LogState], LogChange]
 
 
@@ -152,8 +152,8 @@ def _unchanged(change: LogChange, state: LogState) -> LogChange:
 
 
 def amends(spec: JobSpec) -> Amend:
-    """Return what makes of a job the entry that its specification asks for: one that changes rows
-    writes files again."""
+    """Return the function that adapts a job's change to its specification. For a job that changes
+    rows it is :func:`rewriting`; for any other it changes nothing."""
     changes = spec.row_changes.values()
     if not changes:
         return _unchanged
@@ -162,11 +162,12 @@ def amends(spec: JobSpec) -> Amend:
 
 
 def rewriting(operation: str, changes_data: bool) -> Amend:
-    """Make of a replace a change that writes the rows of files again: it removes the very files
-    whose rows were read. So a run that loads again is refused rather than its rows doubled.
+    """Return the function that turns a replace into a change that rewrites files: it removes
+    exactly the files whose rows were read. So a rerun of a run with rows there is refused, instead
+    of doubling these rows.
 
-    :param operation: as the log calls it: ``MERGE``, ``DELETE``, ``OPTIMIZE``.
-    :param changes_data: false where the rows are the same as before.
+    :param operation: the operation's name in the log: ``MERGE``, ``DELETE``, ``OPTIMIZE``.
+    :param changes_data: ``False`` if the rows stay the same.
     """
 
     def amend(change: LogChange, state: LogState) -> LogChange:
@@ -176,7 +177,7 @@ def rewriting(operation: str, changes_data: bool) -> Amend:
             change,
             removes=read,
             replaced=NONE,
-            settles={},  # What other runs have written is in its rows.
+            settles={},  # Its rows include those of other runs.
             reads=change.reads or change.replaced,
             operation=operation,
             changes_data=changes_data,
@@ -187,9 +188,9 @@ def rewriting(operation: str, changes_data: bool) -> Amend:
 
 @dataclass(frozen=True)
 class Seen:
-    """Facts of a table that this process has found before; ``None``: none.
+    """Facts of a table that this process has read before; ``None``: it has not read them.
 
-    :param facts: of its store.
+    :param facts: the guarantees of its store.
     :param log: the state of its log.
     """
 
@@ -200,10 +201,10 @@ class Seen:
 class DeltaSteps:
     """The steps of jobs in one Delta table.
 
-    A job's commit begins on the state that its opening has read. Another process, which has not
-    opened it, reads the state anew.
+    A job's commit begins on the state that its opening has read. A process that has not opened the
+    job itself reads the state again.
 
-    :param amend: changes what a job's entry is to do, on the state that it began on.
+    :param amend: modifies the change of a job's entry; receives the state that the job began on.
     """
 
     def __init__(self, driver: BotoDriver, root: TableRoot, amend: Amend | None = None) -> None:
@@ -211,7 +212,7 @@ class DeltaSteps:
         self._amend = amend or _unchanged
         self.layout = layout_of(root)
         self._begun: dict[str, OpenedLog] = {}
-        #: Jobs whose entry may have been sent, and of which no answer says that it will not come.
+        #: Jobs whose entry may have been sent and may still arrive.
         self._sent: set[str] = set()
 
     def job_id(self) -> str:
@@ -220,7 +221,7 @@ class DeltaSteps:
     def open(self, job: str, spec: JobSpec) -> OpenedJob:
         with about(self.root.url):
             spec = checked(self.root, spec)
-            # From the first request on, which a bucket's policy may deny otherwise.
+            # Before the first request: a bucket's policy may deny one without this encryption.
             self.driver.encrypt(self.root.prefix, spec.files.encrypted)
             self.driver.encrypt_by_default(spec.default_encryption, self.root.prefix)
             found = _found.setdefault(self.driver, {})
@@ -232,7 +233,7 @@ class DeltaSteps:
         return opened
 
     def count_files(self) -> int:
-        """Count the live files of the table as it is."""
+        """Return the number of live files of the table now."""
         state = self.driver.run(open_log(self.layout, LogDepth.BLIND)).state
         if state.count is None:
             state = self.driver.run(open_log(self.layout, LogDepth.FILES)).state
@@ -242,7 +243,7 @@ class DeltaSteps:
         self.driver.run(abandon_job(self.layout, job))
 
     def heartbeat(self, opened: OpenedJob, beats: Beats) -> Callable[[], bool] | None:
-        # A job's silence says nothing here: it counts as alive for its whole max_duration.
+        # Jobs send no heartbeats here: a job counts as alive for its whole max_duration.
         return None
 
     def commit(
@@ -266,7 +267,8 @@ class DeltaSteps:
         if opened.repeated is not None:
             return opened.repeated
         if opened.unpublished is not None:
-            return Aborted(opened.job, self.root.url, 0)  # It wrote nothing; the other one waits.
+            # This job wrote nothing; the one that its run has left still waits.
+            return Aborted(opened.job, self.root.url, 0)
         withdraws = opened.job in self._sent
         return self.driver.run((_withdraw if withdraws else _abort)(self.layout, opened, results))
 
@@ -275,10 +277,10 @@ class DeltaSteps:
 
 
 def checked(root: TableRoot, spec: JobSpec) -> JobSpec:
-    """A job's specification in the table's types, as far as no request is needed to say that it can
-    be right.
+    """Return a job's specification with Delta's types, after all checks that need no request.
 
-    :raises InvalidInputError: a policy that a Delta table does not keep, by its name.
+    :raises InvalidInputError: the job has a policy that a Delta table cannot keep; the error names
+        it.
     :raises UnsupportedTypeError: Delta has no type for a column.
     """
     unkept = {
@@ -315,27 +317,27 @@ def _ids(job: str) -> Iterator[str]:
 def _open(
     root: TableRoot, job: str, spec: JobSpec, seen: Seen, amend: Amend
 ) -> Step[tuple[OpenedJob, OpenedLog]]:
-    """Open a job."""
+    """Open a job; return it with the state that it begins on."""
     layout = layout_of(root)
     writes = {"partitions": spec.named_partitions, "appends": spec.mode is Mode.APPEND}
     owner = {**owner_members(spec.owner), "max_duration": spec.max_duration, "writes": writes}
     ids, depth, run = _ids(job), _depth(spec, amend), spec.idempotency_key
     opened = yield from open_log_job(layout, ids, owner, depth, run, seen.log)
     if not spec.publish and not opened.log.state.exists:
-        # Without a log nobody could fence a job that waits.
+        # Without a log a job that waits could not be fenced.
         yield from abandon_job(layout, opened.job)
         yield from _make_table(root, spec, seen)
         opened = yield from open_log_job(layout, ids, owner, depth, run)
     try:
         return (yield from _opened(root, layout, opened, spec, seen.facts)), opened.log
     except ZeroRenameError:
-        # Nothing but the open record was written: there are no tasks yet.
+        # Only the open record was written: there are no tasks yet.
         yield from abandon_job(layout, opened.job)
         raise
 
 
 def _make_table(root: TableRoot, spec: JobSpec, seen: Seen) -> Step[None]:
-    """Make a table without rows, for a job whose rows nobody is to see yet."""
+    """Make a table without rows, for a job that will be published later."""
     spec = replace(
         spec,
         mode=Mode.APPEND,
@@ -352,7 +354,7 @@ def _make_table(root: TableRoot, spec: JobSpec, seen: Seen) -> Step[None]:
     )
     opened, log = yield from _open(root, new_job_id(), spec, seen, _making)
     layout = layout_of(root)
-    # Where somebody else has made it meanwhile, the opening after this one sees that.
+    # If another job has made the table meanwhile, the caller's next opening sees it.
     if log.state.exists:
         yield from abandon_job(layout, opened.job)
         return
@@ -367,10 +369,10 @@ def _making(change: LogChange, state: LogState) -> LogChange:
 
 
 def _depth(spec: JobSpec, amend: Amend) -> LogDepth:
-    """Choose how much of the log is read as the job opens.
+    """Return how much of the log a job reads at its opening.
 
-    An append needs no files. A replace needs those of its partitions, which it may not know yet:
-    where the table has very many files, they are read at the commit.
+    An append needs no files. A replace needs those of its partitions, which it may not know yet. If
+    the table has very many files, they are read at the commit.
     """
     again = spec.idempotency_key is not None and spec.on_repeat is OnRepeat.REPLACE_OWN
     compares = spec.on_conflict is OnConflict.NEWEST_RUN
@@ -444,13 +446,13 @@ def _opened(
 def _planned_for(
     layout: DeltaLayout, state: LogState, opened: OpenedJob, done: RunDone | None
 ) -> Step[OpenedJob]:
-    """A job with what a plan lets it load again (:mod:`~.commit.narrowed_run`).
+    """Return the job restricted to what a plan lets it load again (:mod:`~.commit.narrowed_run`).
 
-    :param done: what the run has committed last.
+    :param done: the last commit of the job's run.
     :raises CommitConflictError: a partition has changed since the plan.
     """
     if opened.spec.owner.cleared is None:
-        return opened  # No task does this, which a plan could have cleared.
+        return opened  # Plans clear tasks of Airflow, and this job is not one of these.
     last = None if done is None else (yield from _last_job(layout, opened, state, done))
     opened = yield from as_planned(opened, last, new_write_id)
     if opened.planned:
@@ -467,7 +469,7 @@ def _last_job(
     if entry is None:
         (entry,) = yield from read_entries(layout.folder, [done.version])
     if entry is None or entry.job is None:
-        return None  # Its entry was cleaned: a plan names no job of it, either.
+        return None  # Its entry was cleaned, so plans do not name its job, either.
     changed = committed(opened.root, state, entry).partitions
     versions = {it.partition: entry.version for it in changed}
     return RunsLastJob(entry.job, owner_of(entry).cleared, versions)
@@ -476,7 +478,8 @@ def _last_job(
 def _waiting_of(
     root: TableRoot, layout: DeltaLayout, state: LogState, spec: JobSpec, job: str
 ) -> Step[UnpublishedJob | None]:
-    """Find the job that an earlier try of a run has left unpublished, and close this one for it."""
+    """Find the job that an earlier attempt of a run has left unpublished; if there is one, close
+    the present job."""
     if spec.idempotency_key is None or spec.on_repeat is not OnRepeat.SKIP:
         return None
     found = yield from unpublished_of_run(root, layout, state, spec.idempotency_key, job)
@@ -489,9 +492,11 @@ def _waiting_of(
 def _columns(
     root: TableRoot, state: LogState, spec: JobSpec
 ) -> tuple[JobSpec, pa.Schema, tuple[str, ...]]:
-    """The job in the table's spelling, the columns of its files, and the partition columns.
+    """Return the job with the table's spelling, the columns of its files, and the partition
+    columns.
 
     :raises UnsupportedTypeError: the table would get a column for which Delta has no type.
+    :raises TableMismatchError: the job does not fit the table.
     """
     if state.metadata is None:
         return spec, storable(spec.schema), spec.partition_by or ()
@@ -518,9 +523,10 @@ def _columns(
 
 
 def _check_partitioning(schema: pa.Schema, partition_by: Sequence[str]) -> None:
-    """Check that columns can partition a table; one of nothing but nulls may have a type there.
+    """Check that columns can partition a table. A column that has only nulls counts as a string,
+    since the table may have a type for it.
 
-    :raises InvalidInputError: they cannot.
+    :raises InvalidInputError: a column cannot partition a table.
     """
     typed = (it.with_type(pa.string()) if pt.is_null(it.type) else it for it in schema)
     check_types(pa.schema(typed), partition_by)
@@ -552,8 +558,8 @@ def _commit(
 ) -> Step[Committed]:
     """Commit a job.
 
-    :param log: the state that it began on; ``None``: it is read anew.
-    :param note: takes the log with the state after it.
+    :param log: the state that it began on; ``None``: it is read again.
+    :param note: receives the log with the state after the commit.
     """
     if opened.repeated is not None:
         return opened.repeated
@@ -567,7 +573,7 @@ def _commit(
         if done.state is not None:
             note(replace(log, state=done.state, overwritten=done.overwritten))
         yield from checkpoint_where_due(layout, opened.root, log.state, done.entry.version, now)
-        # A job that joins a table has made none by its entry.
+        # A job that joins another one's table has metadata in its change, but not in its entry.
         metadata = [*filter(None, [change.metadata]), *done.entry.of(LogMetadata)]
         state = replace(log.state, metadata=metadata[-1]) if metadata else log.state
         return replace(committed(opened.root, state, done.entry), rewritten=not change.changes_data)
@@ -591,7 +597,7 @@ def _leave(
     results: Sequence[TaskResult],
     tasks: int,
 ) -> Step[Committed | UnpublishedJob]:
-    """Leave a job to be published later, unless its run has loaded before."""
+    """Hand a job over to be published later, unless its run has loaded before."""
     if opened.repeated is not None:
         return opened.repeated
     if opened.unpublished is not None:
@@ -612,7 +618,7 @@ def _planned(
     tasks: int,
     now: int,
 ) -> Step[tuple[OpenedLog, LogChange]]:
-    """Return what a job's entry is to do, and the state that it began on."""
+    """Return the state that a job began on, and the change of its entry."""
     check_results(opened, results, tasks)
     files = [file for result in results for file in result.files]
     spec = opened.spec
@@ -633,7 +639,8 @@ def _planned(
 def _commit_what_counts(
     layout: DeltaLayout, opened: OpenedJob, log: OpenedLog, change: LogChange, now: int
 ) -> Step[tuple[EntryCommitted | RunDone, LeftOut]]:
-    """Commit a change without what newer runs have loaded, where the job leaves that out."""
+    """Commit a change. If the job's policy allows it, leave out partitions that newer runs have
+    loaded."""
     left = LeftOut(rows=change.told.get("leftOut", 0))
     while True:
         try:
@@ -645,8 +652,8 @@ def _commit_what_counts(
 
 
 def _named_conflict(opened: OpenedJob, error: LogOvertakenError) -> CommitConflictError:
-    """Build the error of a job that another one has overtaken, with the names of the partitions in
-    which they met: a look for conflicts goes by it."""
+    """Build the error of a job that conflicts with another one. It names the partitions that both
+    concern, since the search for conflicts needs them."""
     made = CommitConflictError(error.message, job=error.job, remedy=error.remedy)
     made.overtaken = True
     schema, by = opened.schema, opened.partition_by
@@ -658,8 +665,8 @@ def _named_conflict(opened: OpenedJob, error: LogOvertakenError) -> CommitConfli
 def checkpoint_where_due(
     layout: DeltaLayout, root: TableRoot, state: LogState, version: int, now: int
 ) -> Step[None]:
-    """Write a checkpoint after every so many commits, so that openings and other engines read few
-    entries. The job is committed: what fails here is logged, and left to the next one."""
+    """Write a checkpoint if enough commits have come since the last one, so that openings and other
+    engines read few entries. The job is committed already: a failure is only logged."""
     if not version or version % checkpoint_interval(state):
         return
     try:
@@ -669,13 +676,13 @@ def checkpoint_where_due(
 
 
 def checkpoint_interval(state: LogState) -> int:
-    """Commits from one checkpoint of a table to the next."""
+    """Return after how many commits a table gets its next checkpoint."""
     asked = state.property_of("delta.checkpointInterval")
     return int(asked) if asked.isdecimal() and int(asked) else CHECKPOINT_INTERVAL
 
 
 def tell_overwritten(root: TableRoot, done: EntryCommitted) -> None:
-    """Warn of entries that a writer without conditional writes has written over."""
+    """Log a warning about entries that a writer without conditional writes has overwritten."""
     if done.overwritten:
         logger.warning(
             "%s: the entries of versions %s of its log are not those that were committed: a writer "
@@ -691,7 +698,7 @@ def tell_overwritten(root: TableRoot, done: EntryCommitted) -> None:
 def _change(
     layout: DeltaLayout, opened: OpenedJob, state: LogState, files: Sequence[PendingFile], now: int
 ) -> LogChange:
-    """What the job's entry is to do."""
+    """Return the change of a job's entry."""
     spec, log = opened.spec, opened.log
     assert log is not None
     schema, by = opened.schema, opened.partition_by
@@ -706,14 +713,14 @@ def _change(
     if spec.serializable and spec.base is not None:
         reads = ALL
     elif spec.on_conflict is OnConflict.NEWEST_RUN:
-        # What the rows were computed from is bound, as it is where no run gives way.
+        # The partitions that the rows were computed from must not change, as under other policies.
         reads = reads or _read_of_base(opened, replaced)
     if opened.narrowed is not None:
         replaced = replaced.within(_within(opened).partitions)
     planned = scope_of(opened.planned, schema, by)
     settles = {log_partition(name, schema, by): it for name, it in opened.settles.items()}
     if settles and spec.mode is Mode.REPLACE:
-        # Where the run that is to stand has no rows any more, those of the others go.
+        # Also where the winner writes no rows now: there the rows of the other runs are removed.
         replaced = Scope(replaced.partitions | settles.keys(), replaced.all)
     metadata, columns = _metadata(opened, state, now)
     adds = tuple(added_file(layout, it, schema, by, spec.sorted_by, now) for it in files)
@@ -731,7 +738,7 @@ def _change(
         protocol=needed_protocol(schema)
         if state.protocol is None
         else raised_protocol(schema, state.protocol),
-        # Who asks that nothing be there gives way to whoever makes the table.
+        # A fail-if-exists job must not join a table that another job has made.
         joins=spec.mode is not Mode.FAIL_IF_EXISTS,
         settles={place: it for place, it in settles.items() if replaced.has(place)},
         owner=owner_members(spec.owner),
@@ -742,14 +749,14 @@ def _change(
 
 
 def _within(opened: OpenedJob) -> Scope:
-    """The partitions that a job is about: all, or those that a plan lets it load again."""
+    """Return the partitions that a job may change: all, or those that a plan lets it load again."""
     if opened.narrowed is None:
         return ALL
     return scope_of(opened.narrowed, opened.schema, opened.partition_by)
 
 
 def _read_of_base(opened: OpenedJob, replaced: Scope) -> Scope:
-    """The partitions that a job replaces and whose rows it has read."""
+    """Return the partitions that a job replaces and whose rows it has read."""
     spec = opened.spec
     if spec.base is None:
         return NONE
@@ -759,10 +766,10 @@ def _read_of_base(opened: OpenedJob, replaced: Scope) -> Scope:
 
 
 def _base_version(spec: JobSpec, log: LoggedJob, files: Iterable[PendingFile]) -> int:
-    """The version after which entries are judged: that which the rows were computed from.
+    """Return the version that the rows were computed from; entries after it are judged.
 
-    Of partitions that were read the oldest state counts; others are held against what was there
-    when the job opened.
+    If several states of the written partitions were read, the oldest counts. If none was read, it
+    is the version at which the job opened.
     """
     base = spec.base
     if base is None or base.log_version is None:
@@ -778,7 +785,8 @@ def _base_version(spec: JobSpec, log: LoggedJob, files: Iterable[PendingFile]) -
 
 
 def _told(opened: OpenedJob) -> dict[str, Any]:
-    """What the entry tells of the job's inputs, and of a change of rows."""
+    """Return further members of the job's entry: its inputs, its changes of rows, its condition and
+    its wish for a marker."""
     spec, told = opened.spec, tell_inputs(opened)
     if spec.row_changes:
         told["rowChanges"] = {name: to_members(it) for name, it in spec.row_changes.items()}
@@ -792,12 +800,12 @@ def _told(opened: OpenedJob) -> dict[str, Any]:
 
 
 def owner_members(owner: Owner) -> dict[str, Any]:
-    """Who runs a job, as the log's entry tells it."""
+    """Return the owner of a job, as the log's entry records it."""
     return {name: value for name, value in asdict(owner).items() if value is not None}
 
 
 def _replaced(opened: OpenedJob, state: LogState, written: Scope) -> tuple[Scope, Scope]:
-    """The partitions that a replace empties, and what it has read to know them."""
+    """Return the partitions that a replace empties, and those that it has read to find them."""
     spec, schema, by = opened.spec, opened.schema, opened.partition_by
     only = opened.empties_only
     if spec.replace_table:
@@ -817,7 +825,10 @@ def _replaced(opened: OpenedJob, state: LogState, written: Scope) -> tuple[Scope
 
 
 def _refuse_existing(opened: OpenedJob, state: LogState, change: LogChange) -> None:
-    """Refuse to add to partitions that hold rows, but for those that a run takes the place of."""
+    """Refuse to add to partitions that hold files, except files that the run replaces.
+
+    :raises DestinationExistsError: a partition holds other files.
+    """
     if not state.exists:
         return
     written = change.touched(state)
@@ -831,7 +842,7 @@ def _refuse_existing(opened: OpenedJob, state: LogState, change: LogChange) -> N
 def _metadata(
     opened: OpenedJob, state: LogState, now: int
 ) -> tuple[LogMetadata | None, LogMetadata]:
-    """The table's new columns, where the job makes or changes them; and those of its files."""
+    """Return the table's new columns, if the job makes or changes them, and those of its files."""
     log = opened.log
     assert log is not None
     keeps = opened.spec.schema_mode is not SchemaMode.OVERWRITE
@@ -841,7 +852,7 @@ def _metadata(
         properties = with_data_root(properties, opened.spec.fast)
         made = LogMetadata(str(uuid4()), text, opened.partition_by, properties, created_at=now)
         return made, made
-    # By the columns that its rows were written in, so that others' changes are noticed.
+    # With the columns that its files were written with, so that changes by others are noticed.
     written = replace(state.metadata, schema=text, partition_columns=opened.partition_by)
     changes = opened.spec.schema_mode is not SchemaMode.KEEP and text != log.columns
     return (written if changes else None), written
@@ -850,22 +861,23 @@ def _metadata(
 def _again(
     layout: DeltaLayout, opened: OpenedJob, log: OpenedLog, change: LogChange, now: int
 ) -> Step[LogChange]:
-    """The change of a run that may have committed before."""
+    """Return the change of a run that may have committed before: it replaces the run's former rows,
+    or names the run's former entry."""
     assert change.run is not None
     if opened.spec.on_repeat is OnRepeat.REPLACE_OWN:
         asks = (change.run, change.job, now, _within(opened), change.replaced)
         past = yield from find_past(layout, log, *asks)
         return change if past is None else past.replaced_by(change)
-    # What it has written before stays, also where others have written it again.
+    # The rows that the run has written before stay, also those that others have rewritten.
     done = yield from find_run(layout, log.state, change.run, change.job)
     return change if done is None else replace(change, former=done.version)
 
 
 def committed(root: TableRoot, state: LogState, entry: LogEntry) -> Committed:
-    """What a job's entry has done.
+    """Return the report of a committed entry.
 
-    :param state: with the table's columns; files of it tell the partitions of tombstones that do
-        not say theirs.
+    :param state: a state with the table's columns. If it has files, they give the partitions of
+        tombstones that do not name theirs.
     """
     assert state.metadata is not None
     schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
@@ -875,7 +887,7 @@ def committed(root: TableRoot, state: LogState, entry: LogEntry) -> Committed:
         name = name_told(state.partition(file) or (), schema, by)
         if isinstance(file, AddFile):
             if file.tags.get("job") != entry.job and entry.operation != RESTORE:
-                continue  # A file of another job, which a compaction had taken.
+                continue  # A file of another job that comes back from a compaction.
             added.setdefault(name, []).append(file)
         else:
             removed[name] = removed.get(name, 0) + 1
@@ -912,8 +924,8 @@ def committed(root: TableRoot, state: LogState, entry: LogEntry) -> Committed:
 
 
 def _changes_told(entry: LogEntry) -> tuple[dict[str, RowChanges], ChangeReads | None]:
-    """What an entry of ours tells of the rows that its job changed, by partition, and of those that
-    it read. Nothing is decided by it, so that of what cannot be read nothing is told."""
+    """Return the counts of rows that a job changed, by partition, and of those that it read, from
+    its entry. They are only reported, so invalid ones are left out."""
     told, read = entry.ours.get("rowChanges"), entry.ours.get("changeReads")
     try:
         return (
@@ -927,15 +939,15 @@ def _changes_told(entry: LogEntry) -> tuple[dict[str, RowChanges], ChangeReads |
 def _repeated(
     root: TableRoot, layout: DeltaLayout, state: LogState, done: RunDone
 ) -> Step[Committed]:
-    """What an earlier try of the run has committed."""
+    """Return the report of what an earlier attempt of the run has committed."""
     entry = done.entry
     if entry is None:
         (entry,) = yield from read_entries(layout.folder, [done.version])
     if entry is None:
-        # The log was cleaned below it; that the run has committed is certain.
+        # The entry was cleaned, but it is certain that the run has committed.
         return Committed("", root.url, (), 0.0, repeated=True)
     if not state.exists:
-        # The other try has made the table.
+        # The other attempt has made the table.
         state = (yield from open_log(layout, LogDepth.BLIND)).state
     return replace(committed(root, state, entry), repeated=True)
 
@@ -944,7 +956,7 @@ def _repeated(
 
 
 def _abort(layout: DeltaLayout, opened: OpenedJob, results: Sequence[TaskResult]) -> Step[Aborted]:
-    """Abort a job whose owner this is: nobody else can commit it, as it was not handed over."""
+    """Abort a job of this process that was not handed over: no other process can commit it."""
     yield from delete_files(file.key for result in results for file in result.files)
     yield from abandon_job(layout, opened.job)
     return Aborted(opened.job, opened.root.url, 0)
@@ -953,11 +965,10 @@ def _abort(layout: DeltaLayout, opened: OpenedJob, results: Sequence[TaskResult]
 def _withdraw(
     layout: DeltaLayout, opened: OpenedJob, results: Sequence[TaskResult]
 ) -> Step[Aborted | Committed]:
-    """Abort a job whose entry may have been sent: once a fence says that it does not come any more;
-    or find it committed.
+    """Abort a job whose entry may have been sent, after fencing it; or find that it is committed.
 
-    :raises OtherJobError: it would have made the table, and without one nothing can be fenced:
-        whether it comes is not known, and its files stay.
+    :raises OtherJobError: the job would have made the table, and without a table it cannot be
+        fenced. It is not known whether its entry will come, and its files stay.
     """
     now = int(time.time() * 1000)
     verdict = yield from withdraw_job(layout, opened.job, opened.opened_at, new_job_id(), now)

@@ -1,4 +1,4 @@
-"""Delta table on S3, written by jobs that commit one log entry each, without a jar or a catalog."""
+"""Delta table on S3: each job commits one log entry, without a jar or a catalog."""
 
 from __future__ import annotations
 
@@ -166,13 +166,13 @@ from .store_check import ATOMIC
 from .unpublished import all_unpublished, unpublished_of_run, waiting_jobs
 
 T = TypeVar("T")
-#: Entries that are read at once in search of one.
+#: How many entries are read at once in a search.
 _AT_ONCE = 64
 
 
 @dataclass(frozen=True)
 class NewestEntry:
-    """The newest entry of a log, unread."""
+    """The newest entry of a log, as a listing shows it."""
 
     version: int
     etag: str
@@ -184,9 +184,10 @@ class LogVersion:
 
     :param at: when it was written, by its writer's clock.
     :param job: the job of this package that wrote it; ``None``: another engine did.
-    :param operation: as its writer calls it, such as ``WRITE``, ``MERGE`` or ``RESTORE``.
-    :param owner: who ran the job, as far as that is known.
-    :param added: files that it added, ``removed`` those that it removed.
+    :param operation: the operation that its writer names, such as ``WRITE``, ``MERGE`` or
+        ``RESTORE``.
+    :param owner: the job's owner; empty if it is not recorded.
+    :param added: how many files it added; ``removed``: how many it removed.
     """
 
     version: int
@@ -201,20 +202,20 @@ class LogVersion:
 class DeltaTable(ChangeableTable):
     """A Delta table on S3.
 
-    Its log is read and written by every engine that knows Delta Lake. Jobs of this package write
-    each file once, where no listing is asked for it, and commit by one conditional PUT of an entry,
-    which the store gives to one of several writers only.
+    Every engine that supports Delta Lake can read and write its log. Jobs of this package write
+    each file once, without listings, and commit by one conditional PUT of an entry. The store lets
+    only one of several writers have this entry.
 
     :param url: ``s3://bucket/prefix``.
     :param client: a boto3 S3 client whose credentials and endpoint are used; ``None`` for boto3's
-        standard chain, ``AWS_ENDPOINT_URL`` included.
-    :param driver: another table's of the bucket, whose clients are used.
-    :raises InvalidInputError: not a table root.
+        standard chain, including ``AWS_ENDPOINT_URL``.
+    :param driver: the driver of another table in the bucket, whose clients are used.
+    :raises InvalidInputError: the URL is not the root of a table.
 
-    Making one sends no request.
+    Creating the object sends no request.
     """
 
-    #: A sensor waits for its log.
+    #: Jobs need no marker: a sensor waits for the log.
     usual_markers = SuccessMarkers.NONE
 
     def __init__(self, url: str, client: Any = None, driver: BotoDriver | None = None) -> None:
@@ -222,9 +223,9 @@ class DeltaTable(ChangeableTable):
         self.driver: BotoDriver = driver or connect(self.root.bucket, client)
         self._layout = layout_of(self.root)
         self._footers = FooterReader()
-        #: Entries that looks have read, by version.
+        #: Entries that polls have read, by version.
         self._read: dict[int, LogEntry] = {}
-        #: Entries of jobs, which never change.
+        #: Entries by job. They never change.
         self._entries: dict[str, LogEntry] = {}
 
     def __repr__(self) -> str:
@@ -233,14 +234,14 @@ class DeltaTable(ChangeableTable):
     # What the table is
 
     def exists(self) -> bool:
-        """Whether there is a Delta table at this root."""
+        """Return whether there is a Delta table at this root."""
         return self._open(LogDepth.BLIND).state.exists
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns, partition columns included, as they are now.
+        """All present columns, including the partition columns.
 
-        :raises TableNotFoundError: no table here.
+        :raises TableNotFoundError: there is no table.
         """
         return self.shape()[0]
 
@@ -250,10 +251,10 @@ class DeltaTable(ChangeableTable):
         return self.shape()[1]
 
     def shape(self, as_of: AsOf | None = None) -> tuple[pa.Schema, tuple[str, ...]]:
-        """The columns and the partition columns.
+        """Return the columns and the partition columns.
 
-        :param as_of: those of a former state; ``None``: of now.
-        :raises TableNotFoundError: no table here, or none at that time.
+        :param as_of: a former state; ``None``: the present one.
+        :raises TableNotFoundError: there is no table, or there was none at that time.
         :raises SnapshotGoneError: the version's entries were cleaned.
         """
         if as_of is not None:
@@ -289,12 +290,12 @@ class DeltaTable(ChangeableTable):
     def snapshot(
         self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
     ) -> Snapshot:
-        """One state of the partitions named (``day=2013-01-01``), or of all; taken for an input of
-        this process's jobs to come.
+        """Return one state of some partitions (``day=2013-01-01``), or of all. It is recorded as an
+        input of later jobs of this process.
 
-        :param as_of: a former one, by its version or a time, by the store's clock; ``None``: the
-            newest.
-        :raises TableNotFoundError: no table here, or none at that time.
+        :param as_of: a former state, by its version or by a time of the store's clock; ``None``:
+            the newest.
+        :raises TableNotFoundError: there is no table, or there was none at that time.
         :raises SnapshotGoneError: the version's entries were cleaned.
         """
         return note_read(self.state(partitions, as_of))
@@ -302,14 +303,15 @@ class DeltaTable(ChangeableTable):
     def state(
         self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
     ) -> Snapshot:
-        """As :meth:`snapshot`, for who looks after a table and computes nothing from it."""
+        """Return a state like :meth:`snapshot`, but do not record it as an input. For
+        maintenance."""
         return self._opened(as_of).snapshot(partitions)
 
     def _opened(self, as_of: AsOf | None = None) -> OpenedTable:
-        """Read the log once, for columns and files of one version.
+        """Read the log once, for the columns and files of one version.
 
         :param as_of: the moment whose state is read; ``None``: now.
-        :raises TableNotFoundError: no table here, or none at that time.
+        :raises TableNotFoundError: there is no table, or there was none at that time.
         :raises SnapshotGoneError: the version's entries were cleaned.
         """
         version = None if as_of is None else self.version_at(as_of)
@@ -321,9 +323,10 @@ class DeltaTable(ChangeableTable):
         return OpenedTable(self.root, self._layout, opened, self.run)
 
     def version_at(self, past: AsOf) -> int:
-        """The version of a moment: an entry counts from when the store wrote it.
+        """Return the version at a moment. An entry counts from the time at which the store wrote
+        it.
 
-        :raises TableNotFoundError: there was no table then.
+        :raises TableNotFoundError: there was no table at that time.
         """
         if past.time is None:
             assert past.version is not None
@@ -349,15 +352,18 @@ class DeltaTable(ChangeableTable):
         as_of: Past | None = None,
         job: str | None = None,
     ) -> TableScan:
-        """Read one state lazily, as batches, Arrow, pandas, Polars or DuckDB. Sends nothing yet.
+        """Return a lazy scan of one state, for batches, Arrow, pandas, Polars or DuckDB. Sends no
+        request yet.
 
-        :param filter: the rows wanted: an expression of ``pyarrow.compute``, or comparisons as
+        :param partitions: only these, by name; ``None`` for all.
+        :param filter: selects rows: an expression of ``pyarrow.compute``, or comparisons such as
             ``[("delay", ">", 15)]``; ``None`` for all.
-        :param columns: names in the order wanted; ``None`` for all.
-        :param limit: at most so many rows.
+        :param columns: the names of the columns, in the order wanted; ``None`` for all.
+        :param limit: the greatest number of rows.
         :param as_of: a former state: a version, or a time with its zone.
-        :param job: instead of a state, the rows of this job alone, before it is published or after.
-        :raises InvalidInputError: both are given; or a text for a list, or a limit that is none.
+        :param job: instead of a state, only the rows of this job, before or after it is published.
+        :raises InvalidInputError: both ``as_of`` and ``job`` are given; or a list is given as a
+            string; or the limit is invalid.
         """
         if as_of is not None and job is not None:
             raise InvalidInputError(
@@ -372,21 +378,21 @@ class DeltaTable(ChangeableTable):
         return TableScan(reads, scan_plan(self.root, partitions, filter, columns, limit))
 
     def _begun_read(self, past: AsOf | None) -> BegunRead:
-        """Fix the version that a scan reads."""
+        """Choose the version that a scan reads."""
         opened = self._opened(past)
         return BegunRead(opened.shape, lambda names: note_read(opened.snapshot(names)))
 
     def _begun_read_of_job(self, job: str) -> BegunRead:
-        """Fix the rows of one job that a scan reads."""
+        """Choose the rows of one job that a scan reads."""
         opened = self._rows_of_job(job)
         return BegunRead(
             opened.shape, lambda names: note_read(replace(opened.snapshot(names), of_job=True))
         )
 
     def newest_entry(self, since: int = 0) -> NewestEntry | None:
-        """Tell the newest entry of the log, by one listing; ``None``: no table here.
+        """Return the newest entry of the log, by one listing; ``None``: there is no table.
 
-        :param since: a version that is known to be there.
+        :param since: list from this version on; it must be known to exist.
         """
         listed = self.run(list_log(self._layout.folder, since))
         if not listed.entries:
@@ -396,11 +402,11 @@ class DeltaTable(ChangeableTable):
     def last_changes(
         self, partitions: Collection[str] | None, since: Since
     ) -> tuple[Snapshot, LastChanges]:
-        """What partitions hold now, and which entry changed the rows of each last.
+        """Return the present state of partitions, and the last change of each one's rows.
 
         :param partitions: by name; ``None``: all that hold files.
-        :param since: what counts as a change.
-        :raises TableNotFoundError: no table here.
+        :param since: the changes that count.
+        :raises TableNotFoundError: there is no table.
         """
         opened = self._found(self._open(LogDepth.FILES))
         state = snapshot_of(self.root, self._layout, opened.state, partitions)
@@ -410,12 +416,14 @@ class DeltaTable(ChangeableTable):
         return state, found
 
     def changes_since(self, since: Since, most: int) -> ChangesSince:
-        """Find the entries that changed rows, whoever wrote them: not compactions. One listing
-        where nothing has come since a version. Of a table that was deleted and made anew since, and
-        is not as long yet, all entries.
+        """Find the entries that changed rows, by any writer; compactions do not count.
 
-        :param most: entries that are read at the most.
-        :raises TableNotFoundError: no table here.
+        Sends one listing if no entry has come since the given version. If the table was deleted and
+        made again since, and its log is shorter now, all entries are read.
+
+        :param since: the changes that count.
+        :param most: the greatest number of entries to read.
+        :raises TableNotFoundError: there is no table.
         """
         if since.version is not None:
             newest = self.newest_entry(max(since.version, 0))
@@ -423,12 +431,12 @@ class DeltaTable(ChangeableTable):
                 return ChangesSince((), since.version)
         state = self._found(self._open(LogDepth.BLIND)).state
         if since.version is not None and state.version < since.version:
-            # A log keeps its newest entry: the table was deleted and made anew.
+            # A log always keeps its newest entry, so the table was deleted and made again.
             since = replace(since, version=None)
         return self.run(changes_since(self.root, self._layout.folder, state, since, most))
 
     def history(self, limit: int | None = None) -> list[LogVersion]:
-        """The entries of the log, newest first.
+        """Return the entries of the log, the newest first.
 
         :param limit: at most so many; ``None``: all that were not cleaned.
         """
@@ -465,29 +473,30 @@ class DeltaTable(ChangeableTable):
         publish: bool = True,
         data_root: str | None = None,
     ) -> WriteJob:
-        """A job from plain Python: ``with table.job(mode="append") as job: job.write(data)``.
+        """Return a job for plain Python: ``with table.job(mode="append") as job: job.write(data)``.
 
-        Arguments as of :meth:`.committer.table.Table.job`. ``max_duration`` is how long the job
-        may take: recovery leaves it alone so long.
+        The arguments are those of :meth:`.committer.table.Table.job`. ``max_duration`` is how long
+        the job may take; recovery leaves it alone for so long.
 
-        :param success_markers: ``table``: write a ``_SUCCESS`` to the table's root once the job is
-            committed. A Delta table has none in its partitions.
-        :param publish: ``False``: nobody sees the rows before :meth:`publish` is called with the
-            job's id, and ``job.unpublished`` tells what waits. Where there is no table, one without
-            rows is made.
-        :param data_root: of a new table: where its jobs' files lie first, as
-            ``s3://bucket/prefix``, with ``?endpoint=URL`` for another store and a profile of
-            ``~/.aws/config`` likewise. Until a checkpoint has copied them into the table no other
-            engine but Spark reads it. Later jobs go by what the table has.
-        :return: a context manager. Nothing is sent before its block is entered.
-        :raises TableNotFoundError: no schema given and no table here.
-        :raises InvalidInputError: what a Delta table does not keep.
+        :param success_markers: ``table``: write a ``_SUCCESS`` to the table's root after the
+            commit. A Delta table has no markers in its partitions.
+        :param publish: ``False``: the rows stay invisible until :meth:`publish` is called with the
+            job's id; ``job.unpublished`` describes the job that waits. If there is no table, one
+            without rows is made.
+        :param data_root: for a new table: where its jobs write their files first, as
+            ``s3://bucket/prefix``, with ``?endpoint=URL`` for another store, and likewise
+            ``profile`` for a profile of ``~/.aws/config``. Until a checkpoint has copied the files
+            into the table, Spark is the only other engine that can read it. Later jobs use the
+            data root that the table has.
+        :return: a context manager. No request is sent before its block is entered.
+        :raises TableNotFoundError: no schema is given, and there is no table.
+        :raises InvalidInputError: a Delta table cannot keep an argument.
         :raises TableMismatchError: the table has another data root.
         """
         words: dict[str, Any] = {"mode": mode, "on_conflict": on_conflict, "on_repeat": on_repeat}
         words |= {"schema_mode": schema_mode, "run_rank": run_rank}
         words |= {"on_superseded": on_superseded, "success_markers": success_markers}
-        # JobSpec makes choices of them.
+        # JobSpec turns them into members of their enumerations.
         spec = JobSpec(
             self.schema if schema is None else schema_of(schema),
             partition_by=column_names("partition_by", partition_by),
@@ -511,49 +520,51 @@ class DeltaTable(ChangeableTable):
     # Jobs that are published later
 
     def publish(self, job: str) -> Committed:
-        """Let everybody see the rows of a job that waits, by one entry of the log: what came since
-        the job opened is judged now. A job that is published already is *repeated*.
+        """Make the rows of a job that waits visible, by one entry of the log.
 
-        :param job: its id.
-        :raises CommitConflictError: it does not stand on what came since, its run has loaded again,
-            or it has waited for longer than the table's retention. It waits as before.
-        :raises JobFencedError: it was aborted.
-        :raises CommitStateUnknownError: it may be published: ask again.
-        :raises InvalidInputError: no such job.
+        The entries since the job opened are judged now. If the job is published already, the report
+        says *repeated*.
+
+        :param job: the job's id.
+        :raises CommitConflictError: the job conflicts with an entry since it opened; or its run has
+            loaded again; or it has waited for longer than the table's retention. It still waits.
+        :raises JobFencedError: the job was aborted.
+        :raises CommitStateUnknownError: the job may be published: call this again.
+        :raises InvalidInputError: there is no such job.
         """
         return self.run(publish(self.root, self._layout, job))
 
     def abort(self, job: str) -> Aborted:
-        """Throw a job away that waits to be published, with its files.
+        """Abort a job that waits to be published, and delete its files.
 
-        :param job: its id.
-        :raises CommitConflictError: it is published.
-        :raises InvalidInputError: no such job.
+        :param job: the job's id.
+        :raises CommitConflictError: the job is published.
+        :raises InvalidInputError: there is no such job.
         """
         return self.run(abort(self.root, self._layout, job))
 
     def unpublished(self) -> list[UnpublishedJob]:
-        """The jobs that wait to be published, the oldest first.
+        """Return the jobs that wait to be published, the oldest first.
 
-        :raises TableNotFoundError: no table here.
+        :raises TableNotFoundError: there is no table.
         """
         state = self._found(self._open(LogDepth.BLIND)).state
         jobs = self.run(waiting_jobs(self._layout))
         return self.run(all_unpublished(self.root, self._layout, state, jobs))
 
     def unpublished_of_key(self, idempotency_key: str) -> UnpublishedJob | None:
-        """The job of a run that waits and may still be published, or ``None``."""
+        """Return the job of a run that waits and may still be published, or ``None``."""
         state = self._open(LogDepth.BLIND).state
         if not state.exists:
             return None
         return self.run(unpublished_of_run(self.root, self._layout, state, idempotency_key))
 
     def rows_of_job(self, job: str, partitions: Collection[str] | None = None) -> Snapshot:
-        """The files that a job adds, whether it is published or not, and nothing else.
+        """Return a snapshot of only the files that a job adds, whether it is published or not.
 
         :param partitions: by name; ``None``: all.
-        :raises JobFencedError: it was aborted.
-        :raises InvalidInputError: no such job.
+        :raises JobFencedError: the job was aborted.
+        :raises InvalidInputError: there is no such job.
         """
         return replace(self._rows_of_job(job).snapshot(partitions), of_job=True)
 
@@ -567,16 +578,17 @@ class DeltaTable(ChangeableTable):
         progress: Callable[[Progress], None],
         wait_for_other_runs: timedelta | float | None = None,
     ) -> WriteJob:
-        """A job whose rows tasks in other processes write: they get its ``opened``, and it takes
-        their results. There is no ``progress``: all files become visible at once."""
+        """Return a job whose rows are written by tasks in other processes: they receive its
+        ``opened``, and it receives their results. ``progress`` is never called, since all files
+        become visible at once."""
         steps = DeltaSteps(self.driver, self.root, amends(spec))
         return WriteJob(steps, spec, OF_TASKS, before=self._waiting(spec, wait_for_other_runs))
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
-        """The writer of one task attempt of an open job.
+        """Return the writer of one task attempt of an open job.
 
-        :param task: its number, from 0 on; one result of each task is committed.
-        :param attempt: tells attempts of one task apart, which may run at the same time.
+        :param task: the task's number, from 0 on; one result of each task is committed.
+        :param attempt: distinguishes attempts of one task, which may run at the same time.
         """
         return attempt_writer(self.driver, opened, task, attempt)
 
@@ -590,13 +602,14 @@ class DeltaTable(ChangeableTable):
         )
 
     def state_to_change(self, partitions: Collection[str] | None = None) -> Snapshot:
-        """A snapshot whose rows are computed anew."""
+        """Return a snapshot whose rows will be changed."""
         return self.state(partitions)
 
     def rewrite_policies(
         self, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions
     ) -> tuple[dict[str, Any], list[Inputs]]:
-        """Members of the job that replaces partitions of a state whose rows change."""
+        """Return the fields of a job that replaces partitions whose rows change, and the inputs of
+        the rows that are there."""
         base = state.base
         if state.log_version is None:
             base = replace(base, log_version=-1)  # There was no table.
@@ -614,14 +627,15 @@ class DeltaTable(ChangeableTable):
         return policies, [inputs] if state.of(changes).files else []
 
     def rewriting_job(self, spec: JobSpec, inputs: Inputs) -> WriteJob:
-        """A job that writes rows of a state again, some of them changed."""
+        """Return a job that rewrites rows of a state, with changes in some of them."""
         return WriteJob(
             DeltaSteps(self.driver, self.root, amends(spec)), spec, inputs=lambda: inputs
         )
 
     def version_of_key(self, idempotency_key: str) -> int | None:
-        """The version by which a job last did the work of this run's key, also where its entry was
-        cleaned since, which had the job's id; ``None``: no job has."""
+        """Return the version of the last commit under a run's key; ``None``: there is none.
+
+        The version is known even if the entry was cleaned since; the job's id is not."""
         done = self._run_done(idempotency_key)
         return None if done is None else done.version
 
@@ -630,7 +644,8 @@ class DeltaTable(ChangeableTable):
         return self.run(find_run(self._layout, opened.state, idempotency_key, ""))
 
     def job_of_key(self, idempotency_key: str) -> str | None:
-        """The job that last did the work of this run's key, or ``None``."""
+        """Return the job that last committed under a run's key; ``None``: there is none, or its
+        entry was cleaned."""
         done = self._run_done(idempotency_key)
         if done is None:
             return None
@@ -643,7 +658,7 @@ class DeltaTable(ChangeableTable):
     # Jobs
 
     def _entry_of(self, job: str) -> LogEntry | None:
-        """The entry of a job, as far as the log was not cleaned."""
+        """Return the entry of a job; ``None``: it has none, or the entry was cleaned."""
         if job not in self._entries:
             listed = self.run(list_log(self._layout.folder))
             versions = sorted(listed.entries, reverse=True)
@@ -656,45 +671,48 @@ class DeltaTable(ChangeableTable):
         return self._entries.get(job)
 
     def owner_of(self, job: str) -> Owner | None:
-        """Who ran a job, by its entry; ``None`` where the log has none of it."""
+        """Return the owner of a job, from its entry; ``None``: the log has no entry of it."""
         entry = self._entry_of(job)
         owner = None if entry is None else entry.ours.get("owner")
         return from_members(Owner, owner) if isinstance(owner, dict) else None
 
     def result(self, job: str) -> Committed | None:
-        """What a committed job did; ``None`` for any other."""
+        """Return the report of a committed job; ``None`` for any other job."""
         entry = self._entry_of(job)
         if entry is None:
             return None
         return committed(self.root, self._found(self._open(LogDepth.BLIND)).state, entry)
 
     def is_fenced(self, job: str) -> bool:
-        """Whether a job was fenced: its entry never comes."""
+        """Return whether a job was fenced, so that it can never commit."""
         return FENCE + job in self._open(LogDepth.BLIND).state.transactions
 
     def is_closed(self, job: str) -> bool:
-        """Whether a job has no open record: nothing of it is left to do."""
+        """Return whether a job has no open record, so that nothing of it is left to do."""
         return all(it.job != job for it in self.open_jobs())
 
     def send_heartbeat(self, job: str, interval: float = 30.0) -> bool:
-        """Send none, and say so: a job here counts as alive for its whole ``max_duration``."""
+        """Return ``False`` and send no heartbeat: in a Delta table a job counts as alive for its
+        whole ``max_duration``."""
         return False
 
     def inputs_of(self, job: str) -> Inputs:
-        """What a job's rows were computed from, and by which version of their program, as far as
-        it was told; nothing of a job that is not committed, or whose entry was cleaned."""
+        """Return the recorded inputs of a job's rows, and the version of the program that computed
+        them. They are unknown if the job is not committed, or if its entry was cleaned."""
         return inputs_told(self._entry_of(job))
 
     def job_records(self, jobs: Iterable[str], state: Snapshot) -> dict[str, JobRecord]:
-        """What jobs with files in a state have recorded of themselves, and those whose rows they
-        wrote again: a request for each. Jobs whose entries were cleaned are left out.
+        """Return the records of jobs with files in a state, and of the jobs whose rows they
+        rewrote: one request for each. Jobs whose entries were cleaned are left out.
 
-        :param state: of this table.
+        :param jobs: the jobs with files in the state.
+        :param state: a state of this table.
         """
         return self.run(job_records(self._layout.folder, state, jobs))
 
     def keys_there(self) -> set[str]:
-        """Keys of all that the store has below the table and in its data roots: a listing each."""
+        """Return the keys of all objects below the table and in its data roots: one listing for
+        each."""
         return self.run(keys_there(self._layout))
 
     def newer_runs(
@@ -706,13 +724,14 @@ class DeltaTable(ChangeableTable):
         run: str | None = None,
         on_conflict: OnConflict | str = OnConflict.NEWEST_RUN,
     ) -> dict[str, SupersededBy]:
-        """Find the partitions in which a run gives way to newer ones, or to those for which a
-        conflict was settled, as of now.
+        """Find the partitions in which a run would give way now: to newer runs, or to winners of
+        settled conflicts.
 
         :param run_rank: how new the run is.
-        :param replaces: whether it replaces them; else it appends.
-        :param run: its key, if it has one.
-        :raises InvalidInputError: ranks of two kinds.
+        :param replaces: the run replaces the partitions; otherwise it appends to them.
+        :param run: the run's key, if it has one.
+        :param on_conflict: the run's policy.
+        :raises InvalidInputError: the ranks are of two kinds.
         """
         policy = OnConflict(on_conflict)
         if policy is OnConflict.LAST_WINS:
@@ -724,12 +743,12 @@ class DeltaTable(ChangeableTable):
     def rival_jobs(
         self, partitions: Collection[str], appends: bool, *, run: str | None = None
     ) -> list[RivalJob]:
-        """Find the jobs of other runs that are at work on partitions, as their open records say.
-        One that is open for longer than its ``max_duration`` counts as dead, and is none.
+        """Find the open jobs of other runs that write the same partitions, by their open records. A
+        job that is open for longer than its ``max_duration`` counts as dead, and is left out.
 
-        :param partitions: as the table spells them; none: any.
-        :param appends: whether the run appends: two appends are no rivals.
-        :param run: the run's idempotency key, whose own jobs are no rivals.
+        :param partitions: spelled as in the table; none: any.
+        :param appends: whether the run appends: two appends are not rivals.
+        :param run: the run's idempotency key; its own jobs are not rivals.
         """
         return self.run(rival_jobs(self._layout, partitions, appends, run))
 
@@ -740,18 +759,19 @@ class DeltaTable(ChangeableTable):
         apply: bool = False,
         sort_by: Sequence[str] = (),
     ) -> list[CompactedPartition]:
-        """Write the files of partitions that have too many anew, as fewer: a job for each.
+        """Rewrite the files of partitions with too many files as fewer files: one job for each
+        partition.
 
-        One is compacted where it has at least twice as many files as its bytes need, or is not
-        sorted as asked, and left where another job changes it meanwhile. Rows are the same, so
-        nobody who has read them is disturbed.
+        A partition is compacted if it has at least twice as many files as its bytes need, or is not
+        sorted as asked. If another job changes it meanwhile, it stays as it is. The rows stay the
+        same, so this is no conflict for jobs that have read them.
 
         :param partitions: only these; ``None`` for all.
-        :param target_bytes: about the size of a file.
-        :param apply: do it; ``False`` only says what would be done.
+        :param target_bytes: the approximate size of a file.
+        :param apply: ``False`` only reports what would be done.
         :param sort_by: columns to sort each partition's rows by, so that reads open few files.
-        :raises TableNotFoundError: no table here.
-        :raises InvalidInputError: columns that nothing can be sorted by.
+        :raises TableNotFoundError: there is no table.
+        :raises InvalidInputError: rows cannot be sorted by one of the columns.
         """
         state = self.state(partitions)
         check_order(sort_by, state.schema, state.partition_by)
@@ -794,27 +814,27 @@ class DeltaTable(ChangeableTable):
 
     @property
     def data_root(self) -> FastRoot | None:
-        """The root in which jobs write files first; ``None``: in the table, or no table here."""
+        """The root in which jobs write files first; ``None``: the table itself, or no table."""
         return data_root_of(self._open(LogDepth.BLIND).state)
 
     @property
     def has_data_roots(self) -> bool:
-        """Tell whether files may lie in another root, from now or before."""
+        """True if files may lie in a data root, the present one or a former one."""
         return bool(roots_of(self._open(LogDepth.BLIND).state))
 
     @property
     def data_root_prefixes(self) -> tuple[str, ...]:
-        """The prefixes of keys in the roots on record, but for those where files of another table
-        may lie."""
+        """The prefixes of keys in the recorded data roots, except where files of another table may
+        lie."""
         folders = self.run(self._layout.own_folders(self._open(LogDepth.BLIND).state))
         return tuple(filter(is_fast, folders))
 
     def refuse_other_data_root(self, data_root: FastRoot | str) -> None:
-        """Refuse a data root that a job would ask for and that the table does not have, or that no
-        new table can have.
+        """Refuse a data root for a job if the table has another one, or if a new table cannot have
+        it.
 
-        :raises TableMismatchError: the table has another one.
-        :raises InvalidInputError: it is none, or it lies in the table.
+        :raises TableMismatchError: the table has another data root.
+        :raises InvalidInputError: the data root is invalid, or lies in the table.
         """
         root, state = FastRoot.parse(data_root), self._open(LogDepth.BLIND).state
         if state.exists:
@@ -823,22 +843,22 @@ class DeltaTable(ChangeableTable):
             check_data_root(self.root, root)
 
     def set_data_root(self, data_root: str | None, apply: bool = False) -> DataRootChange:
-        """Change where jobs write files first. Files that are there stay where they are until they
-        are replaced or copied.
+        """Change where jobs write files first. Present files stay where they are until they are
+        replaced or copied.
 
-        :param data_root: as of :meth:`job`; ``None``: in the table.
-        :param apply: do it; ``False`` only says what would change.
-        :raises TableNotFoundError: no table here.
-        :raises InvalidInputError: not a data root, or one in the table.
-        :raises CommitConflictError: another job changes columns or properties meanwhile.
+        :param data_root: as for :meth:`job`; ``None``: the table itself.
+        :param apply: ``False`` only reports what would change.
+        :raises TableNotFoundError: there is no table.
+        :raises InvalidInputError: the data root is invalid, or lies in the table.
+        :raises CommitConflictError: another job changed columns or properties meanwhile.
         """
         root = None if data_root is None else FastRoot.parse(data_root)
         return self.run(change_data_root(self.root, self._layout, root, apply))
 
     def not_durable(self) -> list[NotDurable]:
-        """List what lies only in a data root, by partition, and since when.
+        """Return the files that lie only in a data root, by partition, and since when.
 
-        :raises TableNotFoundError: no table here.
+        :raises TableNotFoundError: there is no table.
         """
         return not_durable(self.state().files)
 
@@ -848,22 +868,24 @@ class DeltaTable(ChangeableTable):
         order: CheckpointOrder | str = CheckpointOrder.CREATION,
         apply: bool = False,
     ) -> list[Checkpointed]:
-        """Copy what lies only in a data root into the table: a job for the partitions that were
-        written together, with the same files and rows. Once all is copied, every engine reads the
-        table. Jobs at work meanwhile go on: one that removes a file which has moved removes the
-        copy. What another job replaces meanwhile is left to the next checkpoint.
+        """Copy the files that lie only in a data root into the table.
 
-        The store copies by itself where both places are at one, by the same keys; else the bytes go
-        through this process, of four files at a time. What lay in the data root stays there until
-        a purge after the table's retention.
+        One job copies the partitions that were written together; files and rows stay the same. When
+        all files are copied, every engine can read the table. Other jobs may run meanwhile: if one
+        removes a copied file, it removes the copy. Files that another job writes meanwhile are left
+        to the next checkpoint.
+
+        If both places are at one store and use the same credentials, the store copies. Otherwise
+        the bytes go through this process, four files at a time. The files in the data root stay
+        there until a purge after the table's retention.
 
         :param partitions: only these; ``None`` for all.
-        :param order: which first: in the order in which they were made, or the latest.
-        :param apply: do it; ``False`` only says what would be done.
-        :raises FastRootGoneError: a data root cannot be reached. What lies in others is copied.
-        :raises TableNotFoundError: no table here.
-        :raises InvalidInputError: the data root is temporary, so that nothing of it is to be
-            durable; or there is no such order.
+        :param order: which partitions come first: those that were written first, or last.
+        :param apply: ``False`` only reports what would be done.
+        :raises FastRootGoneError: a data root cannot be reached. The files in others are copied.
+        :raises TableNotFoundError: there is no table.
+        :raises InvalidInputError: the data root is temporary, so its files need not become durable;
+            or the order is invalid.
         """
         chosen = choice("order", CheckpointOrder, order)
         refuse_temporary(self.root, self.data_root)
@@ -878,34 +900,38 @@ class DeltaTable(ChangeableTable):
 
     @property
     def retention(self) -> float:
-        """Seconds for which files that were removed stay.
+        """The seconds for which removed files stay.
 
-        :raises TableNotFoundError: no table here.
+        :raises TableNotFoundError: there is no table.
         """
         return self._layout.retention(self._found(self._open(LogDepth.BLIND)).state)
 
     def set_retention(self, seconds: float, apply: bool = False) -> RetentionChange:
-        """Keep files that jobs remove for so long, those that are kept now included. Engines that
-        vacuum the table go by it, too. What is older than a shorter one the next purge deletes.
+        """Change for how long removed files stay, also those that are kept now. Engines that vacuum
+        the table respect it, too. After a reduction, the next purge deletes files that are older.
 
-        :param apply: do it; ``False`` only says what would change.
-        :raises InvalidInputError: less than an hour, or more than 100 years. Nothing was changed.
-        :raises CommitConflictError: another job changes columns or properties meanwhile.
-        :raises TableNotFoundError: no table here.
+        :param seconds: the new retention.
+        :param apply: ``False`` only reports what would change.
+        :raises InvalidInputError: it is less than an hour, or more than 100 years. Nothing was
+            changed.
+        :raises CommitConflictError: another job changed columns or properties meanwhile.
+        :raises TableNotFoundError: there is no table.
         """
         return self.run(change_retention(self.root, self._layout, seconds, apply))
 
     def undo(self, job: str, apply: bool = False) -> RestoredVersion:
-        """Bring back what partitions held before a job changed them, in all of them or none, by an
-        entry that writes no byte. Partitions from which other jobs have taken its rows away stay as
-        they are.
+        """Bring back what partitions held before a job changed them, in all of them or none.
 
-        :param job: its id. An undoing is a job, too.
-        :param apply: do it; ``False`` only says what would be done.
-        :raises InvalidInputError: no committed job of this table; later jobs have changed its
-            partitions, which are named; or files cannot be brought back. Nothing was changed.
-        :raises CommitConflictError: another job commits meanwhile. Nothing was changed.
-        :raises TableNotFoundError: no table here.
+        This takes one entry and writes no data. Partitions where other jobs have removed the job's
+        rows stay as they are.
+
+        :param job: the id of the job to undo. An undoing is a job, too, and can be undone.
+        :param apply: ``False`` only reports what would be done.
+        :raises InvalidInputError: the job is not committed in this table; or later jobs, which the
+            error names, have changed its partitions; or files cannot be brought back. Nothing was
+            changed.
+        :raises CommitConflictError: another job committed meanwhile. Nothing was changed.
+        :raises TableNotFoundError: there is no table.
         """
         require_job_id(job)
         self._found(self._open(LogDepth.BLIND))
@@ -931,20 +957,20 @@ class DeltaTable(ChangeableTable):
         allow_lost: bool = False,
         idempotency_key: str | None = None,
     ) -> RestoredVersion:
-        """Make the table what it was at a moment, columns included, or some of its partitions, by
-        an entry that writes no byte.
+        """Restore the table, including its columns, or some of its partitions, as they were at a
+        moment. This takes one entry and writes no data.
 
         :param as_of: a version, or a time with its zone.
         :param partitions: only these, by name; ``None``: all.
-        :param apply: do it; ``False`` only says what would be done.
-        :param allow_lost: go on where files of that version are gone; ``False``: refuse.
-        :param idempotency_key: names the run: where a job of it has committed before, nothing is
-            changed, whatever has been loaded since, and that job is returned.
+        :param apply: ``False`` only reports what would be done.
+        :param allow_lost: go on if files of that version cannot be brought back; ``False``: refuse.
+        :param idempotency_key: names the run. If a job of this run has committed before, nothing is
+            changed, even if the table has changed since, and that job is reported.
         :raises InvalidInputError: files cannot be brought back, or those of the partitions do not
             fit the present columns. Nothing was changed.
         :raises SnapshotGoneError: the version's entries were cleaned. Nothing was changed.
-        :raises CommitConflictError: another job commits meanwhile. Nothing was changed.
-        :raises TableNotFoundError: no table here, or none at that time.
+        :raises CommitConflictError: another job committed meanwhile. Nothing was changed.
+        :raises TableNotFoundError: there is no table, or there was none at that time.
         """
         shape = self.shape()
         version, within = self.version_at(AsOf.parse(as_of)), ALL
@@ -961,73 +987,75 @@ class DeltaTable(ChangeableTable):
         return self.run(carry_out(self.root, self._layout, plan, owner, allow_lost, run))
 
     def now(self) -> float:
-        """Ask the store for the time by its clock, in Unix seconds."""
+        """Return the time of the store's clock, in Unix seconds: one request."""
         return self.run(store_now(self._layout)) / 1000
 
     def checkpoint_log(self) -> int | None:
-        """Write a checkpoint, from which openings read instead of all entries; return its version.
-        ``None``: it is not certain to be there. No answer depends on it."""
+        """Write a checkpoint, which openings read instead of all entries; return its version.
+
+        ``None``: it is not certain to be there. The answers of readers do not depend on it."""
         now = self.run(store_now(self._layout))
         return self.run(make_checkpoint(self._layout, now))
 
     def recover(self, patience: float | None = None) -> list[Recovered]:
-        """Settle jobs whose process is taken for dead: finish those that are committed, fence and
-        close the others. Jobs that wait to be published are left, for the table's retention since
-        they opened.
+        """Recover jobs whose process is taken for dead: finish the committed ones, fence and close
+        the others. Jobs that wait to be published are left alone for the table's retention, counted
+        from their opening.
 
-        :param patience: seconds since a job opened, after which it counts as dead; ``None``: its
-            own ``max_duration``. 0 says that no job is at work.
+        :param patience: seconds after its opening from which on a job counts as dead; ``None``: its
+            own ``max_duration``. 0 means that no job is running.
         """
         return self.run(recover_jobs(self._layout, patience))
 
     def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
-        """Tell what :meth:`recover` would do. Changes nothing."""
+        """Return what :meth:`recover` would do. Changes nothing."""
         return self.run(plan_recovery(self._layout, patience))
 
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
-        """Settle open jobs whose processes have ended. One whose process is alive is fenced; one
-        that waits to be published is left."""
+        """Recover open jobs whose processes have ended, as the caller knows. If such a process is
+        alive after all, its job is fenced. Jobs that wait to be published are left alone."""
         return self.run(recover_jobs(self._layout, 0.0, jobs))
 
     def give_up(self, jobs: Collection[str]) -> list[Recovered]:
-        """Settle open jobs that a caller names as dead, those that wait to be published, too.
+        """Recover open jobs that the caller names as dead, also those that wait to be published.
 
-        :raises InvalidInputError: one of them is not open. Nothing was changed.
+        :raises InvalidInputError: one of the jobs is not open. Nothing was changed.
         """
         self.run(refuse_unknown(self._layout, jobs))
         return self.run(recover_jobs(self._layout, 0.0, jobs, spares_waiting=False))
 
     def open_jobs(self) -> list[OpenJob]:
-        """The jobs with an open record, oldest first."""
+        """Return the jobs with an open record, the oldest first."""
         return self.run(open_jobs(self._layout))
 
     # Conflicts of runs
 
     def conflicts(self, seconds: float | None = None, remember: bool = True) -> ConflictReport:
-        """Find runs that conflict over partitions, as the entries since the last look tell, besides
-        those that were found before and that nobody has settled.
+        """Find the conflicts of runs over partitions, by the entries since the last search. The
+        report also has earlier conflicts that are not settled.
 
-        :param seconds: instead of since the last look, so many before now, by the store's clock;
-            such a look is not remembered.
-        :param remember: the next look goes on from this one; ``False`` writes nothing.
-        :raises RecordDamagedError: the record of the looks before cannot be read.
-        :raises TableNotFoundError: no table here.
+        :param seconds: search so far back by the store's clock, instead of to the last search; such
+            a search is not recorded.
+        :param remember: record the result, so that the next search goes on from it; ``False``
+            writes nothing.
+        :raises RecordDamagedError: the record of conflicts cannot be read.
+        :raises TableNotFoundError: there is no table.
         """
         return self.run(find_log_conflicts(self.root, self._layout, seconds, remember))
 
     def settled(self, seen: Mapping[str, int]) -> dict[str, SettledPartition]:
-        """Read which conflicts over partitions are settled.
+        """Read the settlements of conflicts over partitions.
 
-        :param seen: by partition, the version at which somebody has seen it, which is its version
-            where nothing has changed it since.
+        :param seen: by partition, the version at which its conflict was found. It is returned as
+            the partition's version if nothing has changed it since.
         """
         return self.run(read_log_settled(self.root, self._layout, seen))
 
     def check_rerun(self, conflict: RunConflict, winner: ConflictingRun) -> None:
-        """See that the run that is to stand may load a partition in conflict again.
+        """Check that the winning run may load a partition in conflict again.
 
-        :raises InvalidInputError: rows of runs that are not in the conflict would go.
-        :raises OtherJobError: a job is at work on the partition, or may be.
+        :raises InvalidInputError: this would remove rows of runs that are not in the conflict.
+        :raises OtherJobError: an open job writes the partition, or may write it.
         """
         self.run(check_log_rerun(self.root, self._layout, conflict, winner))
 
@@ -1038,17 +1066,18 @@ class DeltaTable(ChangeableTable):
         apply: bool = False,
         owner: Owner | None = None,
     ) -> list[RunConflict]:
-        """Settle the conflicts that looks have found, by bringing back the rows of the run that is
-        to stand, or naming it where they are what readers see: each partition by an entry of its
-        own. The runs that lost give way until another one replaces the partition.
+        """Settle the recorded conflicts, each partition by an entry of its own.
+
+        The entry brings back the rows of the winning run. If readers see these rows already, it
+        only names that run. The runs that lost give way until another run replaces the partition.
 
         :param policy: ``"newest_run"``; ``{"prefer": [...]}``, DAGs, tasks, applications or assets
             in order; or ``{"keep": [...]}``, jobs.
         :param partitions: only these; ``None``: all.
-        :param apply: do it; ``False`` only says what would be done.
-        :param owner: who decides; ``None``: this process.
-        :returns: the conflicts, each with what was decided, or why it is not settled.
-        :raises InvalidInputError: no policy; or no conflict is on record over a partition.
+        :param apply: ``False`` only reports what would be done.
+        :param owner: the owner who decides; ``None``: this process.
+        :returns: the conflicts, each with its settlement, or why it is not settled.
+        :raises InvalidInputError: the policy is invalid; or a partition has no conflict on record.
         """
         chosen = SettlementPolicy.parse(policy)
         names = None if partitions is None else self.stored_names(partitions)
@@ -1085,7 +1114,7 @@ class DeltaTable(ChangeableTable):
     def _settle_conflict(
         self, conflict: RunConflict, winner: ConflictingRun, owner: Owner
     ) -> tuple[SettledBy, tuple[str, ...], str | None]:
-        """Commit the entry that settles a conflict, unless it is in the log already."""
+        """Commit the entry that settles a conflict, unless such an entry is in the log already."""
         writes = {"partitions": [conflict.partition], "appends": False}
         told = {**owner_members(owner), "max_duration": MAX_DURATION, "writes": writes}
         opened = self.run(open_log_job(self._layout, iter(new_job_id, ""), told, LogDepth.BLIND))
@@ -1103,25 +1132,25 @@ class DeltaTable(ChangeableTable):
         return plan.how, plan.losers, opened.job
 
     def verify(self) -> list[Finding]:
-        """Compare the files that the log names with those that are there, and look for entries that
-        a writer without conditions has written over.
+        """Find live files that are missing or have another size, and entries that a writer without
+        conditional writes has overwritten.
 
-        :raises TableNotFoundError: no table here.
+        :raises TableNotFoundError: there is no table.
         """
         return self.run(verify_table(self._layout))
 
     def adopt(
         self, apply: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
     ) -> AdoptReport:
-        """Make a Delta table of a directory of Parquet files, by one entry. The files stay where
-        they are; the footers of all are read. Jobs of Hadoop's committers that are at work here are
-        not looked for: see :meth:`.committer.table.Table.adopt`.
+        """Make a directory of Parquet files a Delta table, by one entry. The files stay where they
+        are. All footers are read. Running jobs of Hadoop's committers are not noticed: see
+        :meth:`.committer.table.Table.adopt`.
 
-        :param apply: do it; ``False`` only says what would be done.
-        :param progress: called with how many footers of how many are read.
-        :raises TableNotFoundError: no files.
-        :raises TableMismatchError: a table is here already, the files are not one table, or
-            something else lies here; names it. Nothing was changed.
+        :param apply: ``False`` only reports what would be done.
+        :param progress: called with the number of footers that are read, and of all.
+        :raises TableNotFoundError: there are no files.
+        :raises TableMismatchError: there is a table already, or the files do not form one, or there
+            are other objects; the error names the reason. Nothing was changed.
         :raises CommitConflictError: another job has made the table meanwhile.
         """
         if apply:
@@ -1136,14 +1165,14 @@ class DeltaTable(ChangeableTable):
         progress: Callable[[Progress], None] = lambda _: None,
         files: FileOptions | None = None,
     ) -> Copied:
-        """Make this table a copy of a table of directories, by one job: all of it or nothing. Rows
-        are written anew. History and runs' keys do not come along.
+        """Make this table a copy of a table of directories, by one job, all of it or nothing. The
+        rows are rewritten. History and runs' keys are not copied.
 
-        :param old: that table; a URL is reached by this table's client.
+        :param old: the table to copy; a URL is opened with this table's client.
         :param progress: called after each file.
         :param files: how files are written.
-        :raises InvalidInputError: this table holds rows, or has been emptied since it was copied
-            to; or ``old`` is no table of directories. Nothing was copied.
+        :raises InvalidInputError: this table holds rows, or was emptied since a former copy; or
+            ``old`` is not a table of directories. Nothing was copied.
         :raises TableNotFoundError: there is no table to copy.
         :raises UnsupportedTypeError: Delta has no type for a column.
         """
@@ -1161,58 +1190,60 @@ class DeltaTable(ChangeableTable):
         return copy_table(old, steps, files or FileOptions(), progress)
 
     def repair(self, apply: bool = False, accept_loss: bool = False) -> list[RepairedEntry]:
-        """Commit again what jobs of this package had committed, where a writer without conditions
-        has written over their entries. Each job once, and only where nothing since has removed
+        """Commit changes of jobs again whose entries a writer without conditional writes has
+        overwritten. Each job is committed again only once, and only if nothing since has removed
         rows or replaced partitions there.
 
-        :param apply: do it; ``False`` only says what would be done.
-        :param accept_loss: take what cannot be committed again for lost: nothing tells of it any
-            more.
-        :return: the entries that were written over, the oldest first.
-        :raises TableNotFoundError: no table here.
+        :param apply: ``False`` only reports what would be done.
+        :param accept_loss: accept the loss of changes that cannot be committed again; they are not
+            reported any more.
+        :return: the overwritten entries, the oldest first.
+        :raises TableNotFoundError: there is no table.
         """
         self._found(self._open(LogDepth.BLIND))
         now = self.run(store_now(self._layout))
         return self.run(repair_log(self._layout, now, apply, accept_loss, new_job_id()))
 
     def doctor(self, max_duration: float | None = None) -> list[Problem]:
-        """Look for what is or will be wrong: rights, the store, lifecycle rules, jobs, entries that
-        were written over. Writes small objects, and removes them.
+        """Find present and future problems: of rights, the store, lifecycle rules, jobs and
+        overwritten entries. Writes small objects, and removes them.
 
-        :param max_duration: seconds that the longest job may take; ``None``: a day.
+        :param max_duration: seconds that the longest job may take; ``None``: the default.
         """
         return self.run(examine(self.root, self._layout, max_duration))
 
     def was_made_here(self) -> bool:
-        """Tell whether a job of this package has made the table; another engine's is left to that.
+        """Return whether a job of this package has made the table. The maintenance of other tables
+        is left to the engine that made them.
 
-        :raises TableNotFoundError: no table here.
+        :raises TableNotFoundError: there is no table.
         """
         return bool(self._found(self._open(LogDepth.BLIND)).state.property_of(ATOMIC))
 
     def is_checkpoint_due(self) -> bool:
-        """Tell whether the commits since the last checkpoint are as many as the table asks for."""
+        """Return whether more commits came since the last checkpoint than the table's interval."""
         state = self._open(LogDepth.BLIND).state
         return state.exists and state.version - state.checkpoint > checkpoint_interval(state)
 
     def purge(self, apply: bool = False) -> list[str]:
-        """Delete files that no state within the retention names and no open job may name.
+        """Delete files that no state within the retention names and that no open job can need.
 
-        :param apply: do it; ``False`` only says which, as keys.
+        :param apply: ``False`` only reports which.
+        :return: the keys of these files.
         """
         return self.run((purge_table if apply else purgeable)(self._layout))
 
     def purge_records(self, older_than: float = KEPT_FOR, apply: bool = False) -> list[PurgeEntry]:
-        """Remove records of runs' failures and of probes.
+        """Remove old records: failures of runs, leavings of probes, and kept entries.
 
-        :param older_than: seconds, by the store's clock.
-        :param apply: do it; ``False`` only says which.
+        :param older_than: their least age in seconds, by the store's clock.
+        :param apply: ``False`` only reports which.
         """
         return self.run(purge_records(self.root, older_than, apply))
 
 
 def _restorer() -> dict[str, Any]:
-    """Who brings something back, as its entry tells."""
+    """Return the owner of a restore's job, as its entry records it."""
     return {"application": this_process().application}
 
 

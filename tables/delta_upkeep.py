@@ -1,4 +1,4 @@
-"""Upkeep of a Delta table: jobs whose process is dead, and files that nothing needs."""
+"""Maintenance of a Delta table: recovery of dead jobs, and purge of unneeded files and records."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from .unpublished import waiting_jobs
 
 
 def store_now(layout: DeltaLayout) -> Step[int]:
-    """The time by the store's clock, in milliseconds: one request."""
+    """Return the time of the store's clock, in Unix milliseconds: one request."""
     listing = yield from list_objects(JobFiles(layout.control).opened)
     return int(listing.date * 1000)
 
 
 def open_jobs(layout: DeltaLayout) -> Step[list[OpenJob]]:
-    """The jobs with an open record, oldest first."""
+    """Return the jobs with an open record, the oldest first."""
     waiting = yield from waiting_jobs(layout)
     now, found = yield from _open_records(layout)
     jobs = (_open_job(job, record, now) for job, record in found.items())
@@ -49,7 +49,7 @@ def open_jobs(layout: DeltaLayout) -> Step[list[OpenJob]]:
 
 
 def _open_records(layout: DeltaLayout) -> Step[tuple[float, dict[str, Found]]]:
-    """Read the time by the store's clock, and the open records by job. Those that are closed
+    """Read the time of the store's clock, and the open records by job. Jobs that are closed
     meanwhile are left out."""
     records = JobFiles(layout.control)
     listing = yield from list_objects(records.opened)
@@ -67,7 +67,7 @@ def _open_job(job: str, record: Found, now: float) -> OpenJob:
 
 
 def _owner(members: dict[str, Any]) -> Owner:
-    """Read who runs a job, of its open record."""
+    """Return the owner of a job from its open record."""
     of_job = ("max_duration", "writes")
     return from_members(Owner, {k: v for k, v in members["owner"].items() if k not in of_job})
 
@@ -75,19 +75,20 @@ def _owner(members: dict[str, Any]) -> Owner:
 def rival_jobs(
     layout: DeltaLayout, partitions: Collection[str], appends: bool, run: str | None
 ) -> Step[list[RivalJob]]:
-    """Find the jobs of other runs that are at work on partitions, the oldest first: as
-    :func:`.overview.rival_jobs.find_rivals` does in tables of directories. A job that waits to be
-    published is none: nobody is at work on it.
+    """Find the open jobs of other runs that write the same partitions, the oldest first.
 
-    :param partitions: none: any.
-    :param appends: whether the run appends: two appends are no rivals.
-    :param run: its key, whose own jobs are no rivals.
+    It does what :func:`.overview.rival_jobs.find_rivals` does in tables of directories. Jobs that
+    wait to be published are left out: no process is working on them.
+
+    :param partitions: the run's partitions; none: any.
+    :param appends: whether the run appends: two appends are not rivals.
+    :param run: the run's key; its own jobs are not rivals.
     """
     now, found = yield from _open_records(layout)
     rivals = (_rival(job, record, now, appends, run) for job, record in found.items())
     there = [it for it in rivals if it is not None]
     if not all(meet(partitions, it.partitions) for it in there):
-        # They may name one partition in two ways.
+        # The records may spell one partition in two ways.
         shape = yield from _shape(layout)
         partitions = stored_names(partitions, shape)
         there = [replace(it, partitions=stored_names(it.partitions, shape)) for it in there]
@@ -103,8 +104,8 @@ def _shape(layout: DeltaLayout) -> Step[tuple[pa.Schema, tuple[str, ...]] | None
 
 
 def _rival(job: str, record: Found, now: float, appends: bool, run: str | None) -> RivalJob | None:
-    """Read a job as a rival of a run; ``None``: it is none, or nobody can read its record, which
-    recovery says."""
+    """Return a job as a rival of a run; ``None``: it is not a rival, or its record cannot be read,
+    which recovery reports."""
     try:
         members = json.loads(record.body)
         owner, of_run = _owner(members), members.get("run")
@@ -124,13 +125,14 @@ def recover_jobs(
     jobs: Collection[str] | None = None,
     spares_waiting: bool = True,
 ) -> Step[list[Recovered]]:
-    """Settle the jobs whose process is taken for dead: finish those that are committed, fence and
-    close the others. One that cannot be settled does not keep the others from being.
+    """Recover the jobs whose process is taken for dead: finish the committed ones, fence and close
+    the others. If one fails, the others are recovered all the same.
 
-    :param silent_for: seconds since a job opened; ``None``: its own maximum duration.
-    :param jobs: these only; ``None``: any.
-    :param spares_waiting: leave those that wait to be published, for the table's retention: no
-        process is at work on them, and none has to be.
+    :param silent_for: seconds after its opening from which on a job counts as dead; ``None``: its
+        own maximum duration.
+    :param jobs: only these; ``None``: all.
+    :param spares_waiting: leave jobs alone that wait to be published, for the table's retention: no
+        process is working on them, and none has to.
     """
     waiting = (yield from waiting_jobs(layout)) if spares_waiting else set()
     now, found = yield from _open_records(layout)
@@ -152,7 +154,7 @@ def recover_jobs(
 
 
 def plan_recovery(layout: DeltaLayout, silent_for: float | None) -> Step[list[Recovered]]:
-    """Tell what :func:`recover_jobs` would do, by the same judgement. Changes nothing."""
+    """Return what :func:`recover_jobs` would do, by the same judgement. Changes nothing."""
     waiting = yield from waiting_jobs(layout)
     now, found = yield from _open_records(layout)
     log = yield from _log_of(layout, waiting & found.keys())
@@ -179,7 +181,7 @@ def _plan(layout: DeltaLayout, job: str, record: Found) -> Step[Recovered]:
 
 
 def _log_of(layout: DeltaLayout, waiting: Collection[str]) -> Step[dict[str, LogState]]:
-    """Read the log's state, once, for each of the jobs that wait to be published."""
+    """Return the log's state for each of the jobs that wait to be published. It is read once."""
     if not waiting:
         return {}
     opened = yield from open_log(layout, LogDepth.BLIND)
@@ -194,10 +196,10 @@ def _left(
     silent_for: float | None,
     log: Mapping[str, LogState],
 ) -> Step[Recovered | None]:
-    """Report a job that may be alive, or waits to be published, as left; ``None``: it counts as
-    dead, or its publisher does.
+    """Report a job as left alone if it may be alive, or waits to be published; ``None``: it is to
+    be recovered.
 
-    :param log: the state of the log, by the jobs that were handed over.
+    :param log: the state of the log, by the jobs that wait to be published.
     """
     age, allowed = now - record.last_modified, silent_for
     if (state := log.get(job)) is not None and age < (kept := kept_for(layout, state)):
@@ -216,9 +218,10 @@ def _left(
 
 
 def refuse_unknown(layout: DeltaLayout, jobs: Collection[str]) -> Step[None]:
-    """Refuse names of jobs that are not open: a slip of the pen must not look like a dead job.
+    """Refuse ids of jobs that are not open: a mistyped id must not look like a job that has been
+    recovered.
 
-    :raises InvalidInputError: one of them is not.
+    :raises InvalidInputError: one of the jobs is not open.
     """
     _, found = yield from _open_records(layout)
     unknown = sorted(set(jobs) - found.keys())
@@ -239,7 +242,10 @@ def _recovered(job: str, verdict: JobVerdict | None) -> Recovered:
 
 
 def _max_duration(record: Found) -> float:
-    """The seconds that the job of an open record may take."""
+    """Return the seconds that the job of an open record may take.
+
+    :raises RecordDamagedError: the record does not have them.
+    """
     try:
         found = json.loads(record.body)["owner"].get("max_duration", MAX_DURATION)
         return float(found)
@@ -252,7 +258,8 @@ def _max_duration(record: Found) -> float:
 
 
 def purgeable(layout: DeltaLayout) -> Step[list[str]]:
-    """The keys of files that no state within the retention names and no open job may name."""
+    """Return the keys of files that no state within the retention names and that no open job can
+    need."""
     now = yield from store_now(layout)
     plan = yield from plan_log_purge(layout, now, partial(_is_of_job, layout))
     return sorted(plan.forgets)
@@ -261,7 +268,7 @@ def purgeable(layout: DeltaLayout) -> Step[list[str]]:
 def purge_table(layout: DeltaLayout) -> Step[list[str]]:
     """Delete the files that :func:`purgeable` finds; return their keys.
 
-    :raises CommitConflictError: a restore brought one back meanwhile. Nothing was deleted.
+    :raises CommitConflictError: a restore brought a file back meanwhile. Nothing was deleted.
     """
     now = yield from store_now(layout)
     of_jobs = partial(_is_of_job, layout)
@@ -269,10 +276,10 @@ def purge_table(layout: DeltaLayout) -> Step[list[str]]:
 
 
 def purge_records(root: TableRoot, older_than: float, apply: bool) -> Step[list[PurgeEntry]]:
-    """Remove records of runs' failures, of probes and of entries of a certain age, or say which
-    would be.
+    """Remove old records: failures of runs, leavings of probes, and kept entries.
 
-    :param older_than: seconds, by the store's clock.
+    :param older_than: their least age in seconds, by the store's clock.
+    :param apply: ``False`` only reports which would be removed.
     """
     old = yield from find_aged(Context(root), older_than)
     kept = yield from list_objects(JobFiles(root.control_prefix).kept)
@@ -282,8 +289,9 @@ def purge_records(root: TableRoot, older_than: float, apply: bool) -> Step[list[
 
 
 def _is_of_job(layout: DeltaLayout, key: str) -> bool:
-    """Tell whether a job of this table wrote a file: another table may lie below the same name."""
-    if is_fast(key):  # In the table's own folder of a data root.
+    """Return whether a job of this table wrote a file. A file of another table may have a similar
+    key, as another table may lie below this one."""
+    if is_fast(key):  # The key lies in the table's own folder in a data root.
         return job_in_key(key) is not None
     found = log_job_in_key(key)
     return found is not None and f"{found[0]}/data/" == layout.data

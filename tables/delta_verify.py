@@ -1,4 +1,4 @@
-"""Verification of a Delta table: the files that its log names are those that are there."""
+"""Verification of a Delta table: the files in the store are compared with those in the log."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .delta_files import partition_name, rows_of_add
 
 
 def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
-    """Compare the live files of a table with a listing of all that lies below it and in its data
-    roots, and look for entries that were written over.
+    """Compare the live files of a table with a listing of its objects, and find overwritten
+    entries.
 
-    A job may remove files meanwhile: one is missing if the states before and after the listing name
-    it.
+    The listing covers the table and its data roots. A job may remove files meanwhile, so a file
+    counts as missing only if the state before the listing and the state after it name it.
 
-    :raises TableNotFoundError: no table there.
+    :raises TableNotFoundError: there is no table.
     """
     before = yield from open_log(layout, LogDepth.FILES)
     if not before.state.exists:
@@ -44,15 +44,15 @@ def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
 
 
 def keys_there(layout: DeltaLayout) -> Step[set[str]]:
-    """Keys of all that lies below a table and in its data roots."""
+    """Return the keys of all objects below a table and in its data roots."""
     opened = yield from open_log(layout, LogDepth.BLIND)
     objects, _ = yield from _list_all(layout, opened.state)
     return {it.key for it in objects}
 
 
 def _list_all(layout: DeltaLayout, state: LogState) -> Step[tuple[list[ListedObject], float]]:
-    """List all that lies below a table and in its data roots; and the time, by the store's
-    clock. In a root that cannot be reached nothing is there."""
+    """List all objects below a table and in its data roots; also return the time by the store's
+    clock. A root that cannot be reached counts as empty."""
     listing = yield from list_objects(layout.root.prefix)
     objects = [*listing.objects]
     for folder in filter(is_fast, layout.data_folders(state)):

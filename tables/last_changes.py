@@ -1,7 +1,7 @@
-"""Last changes of partitions of a Delta table: which entry changed the rows of each, of whose job.
+"""Last changes of a Delta table's partitions, with the entries and jobs that made them.
 
-Entries are read from the newest down, as far as partitions are asked for that none has changed yet.
-A compaction changes no rows, so it is none.
+Entries are read from the newest down, until the last change of every requested partition is found.
+A compaction changes no rows, so it does not count.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from .delta_files import name_told
 from .delta_runs import owner_of
 from .delta_steps import committed
 
-#: Entries that are read at once.
+#: How many entries are read at once.
 _AT_ONCE = 64
-#: Entries that are read where nothing says since when.
+#: How many entries are read at most if there is no condition since when.
 _MOST = 256
 
-#: Entries that are kept from one look to the next.
+#: How many entries are kept from one poll to the next.
 _KEPT = 1024
 
 
 @dataclass(frozen=True)
 class Since:
-    """What counts as a change: what came after a version and after a time.
+    """The entries that count as changes: those after a version and after a time.
 
     :param version: ``None``: any.
-    :param time: by the store's clock, in Unix seconds; ``None``: any.
+    :param time: Unix seconds by the store's clock; ``None``: any.
     """
 
     version: int | None = None
@@ -47,14 +47,14 @@ class Since:
         return self.version is None and self.time is None
 
     def entries(self, listed: ListedLog) -> list[int]:
-        """The versions after it that are on record, newest first."""
+        """Return the listed versions that count, the newest first."""
         least = -1 if self.version is None else self.version
         after = -1.0 if self.time is None else self.time
         found = (v for v, it in listed.entries.items() if v > least and it.last_modified > after)
         return sorted(found, reverse=True)
 
     def may_have_lost(self, listed: ListedLog) -> bool:
-        """Tell whether entries after it may have been cleaned."""
+        """Return whether entries that count may have been cleaned."""
         oldest = min(listed.entries, default=None)
         if oldest in (None, 0):
             return False
@@ -67,8 +67,9 @@ class Since:
 class LastChange:
     """The last change of a partition's rows.
 
-    :param at: when the store wrote its entry, in Unix seconds.
-    :param done: what the entry did; its job is ``""`` where another engine wrote it.
+    :param version: the version of the entry.
+    :param at: when the store wrote the entry, in Unix seconds.
+    :param done: the report of the entry; its job is ``""`` if another engine wrote it.
     """
 
     version: int
@@ -78,11 +79,11 @@ class LastChange:
 
 @dataclass(frozen=True)
 class EntryChange:
-    """What an entry changed.
+    """The change of rows by an entry.
 
-    :param partitions: those whose rows it changed.
-    :param done: as of :class:`LastChange`.
-    :param owner: who ran its job, as far as that is known.
+    :param partitions: the partitions whose rows it changed.
+    :param done: as in :class:`LastChange`.
+    :param owner: the owner of its job, if it is known.
     """
 
     version: int
@@ -93,9 +94,9 @@ class EntryChange:
 
 @dataclass(frozen=True)
 class ChangesSince:
-    """Changes of rows, oldest first, as far as they were read.
+    """Changes of rows that were read, the oldest first.
 
-    :param read: the last version that was looked at: a further look goes on after it.
+    :param read: the last version that was read; the next poll goes on after it.
     """
 
     found: tuple[EntryChange, ...]
@@ -104,10 +105,10 @@ class ChangesSince:
 
 @dataclass(frozen=True)
 class LastChanges:
-    """The last changes of partitions that were asked for.
+    """The last changes of the requested partitions.
 
-    :param of: by partition, of those that were changed.
-    :param cleaned: changes may have been made by entries that were cleaned.
+    :param of: the last change by partition, for those that were changed.
+    :param cleaned: there may be changes by entries that were cleaned, or that were not read.
     """
 
     of: dict[str, LastChange]
@@ -122,10 +123,11 @@ def last_changes(
     since: Since,
     known: dict[int, LogEntry],
 ) -> Step[LastChanges]:
-    """Find the last change of each of some partitions.
+    """Find the last change of each requested partition.
 
-    :param state: with the table's files, which tell partitions that tombstones do not.
-    :param known: entries that were read before, which is added to.
+    :param state: the present state, with its files: they give the partitions of tombstones that do
+        not name theirs.
+    :param known: entries that were read before; those that are read now are added.
     """
     listed = yield from list_log(folder, 0 if since.version is None else since.version + 1)
     versions = since.entries(listed)
@@ -152,8 +154,8 @@ def changes_since(
 ) -> Step[ChangesSince]:
     """Find the entries that changed rows.
 
-    :param state: of the table; what has come after it is left for a further look.
-    :param most: entries that are read at the most.
+    :param state: a state of the table; later entries are left to the next poll.
+    :param most: the greatest number of entries to read.
     """
     listed = yield from list_log(folder, 0 if since.version is None else since.version + 1)
     versions = [v for v in reversed(since.entries(listed)) if v <= state.version][:most]
@@ -169,7 +171,8 @@ def changes_since(
 
 
 def _changed(state: LogState, entry: LogEntry) -> set[str]:
-    """The partitions whose rows an entry changed, or that it replaced by nothing."""
+    """Return the partitions whose rows an entry changed, including those that it replaced by
+    nothing."""
     assert state.metadata is not None
     schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
     replaced = read_scope(entry.ours.get("replaced"))

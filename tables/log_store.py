@@ -1,4 +1,4 @@
-"""A log store for Delta on Spark: its jar, which this package brings, and how a session gets it."""
+"""Log store for Delta on Spark: its jar, which this package contains, and its Spark settings."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ..committer.errors import RefusedError
 
 _JAR = Path(__file__).with_name("zero-rename-log-store.jar")
 _CLASS = "zero_rename.ConditionalLogStore"
-#: Schemes of URLs that are S3's to Delta and to Hadoop. Each has a log store of its own.
+#: URL schemes that Delta and Hadoop use for S3. Each needs its own setting of a log store.
 _SCHEMES = ("s3a", "s3")
 
 
 def log_store_jar() -> Path:
-    """Return the path of the jar by which Delta on Spark commits with a condition.
+    """Return the path of the jar that lets Delta on Spark commit by conditional writes.
 
-    :raises RefusedError: this installation has none, since it was built where there was no JDK.
+    :raises RefusedError: this installation has no jar, since it was built without a JDK.
     """
     if not _JAR.is_file():
         raise RefusedError(
@@ -28,10 +28,10 @@ def log_store_jar() -> Path:
 
 
 def log_store_settings() -> dict[str, str]:
-    """Return the settings by which a Spark session commits Delta tables on S3 with a condition.
+    """Return the settings that let a Spark session commit Delta tables on S3 by conditional writes.
 
-    They are of a session's start. The session needs hadoop-aws 3.4.2 or later; with an earlier one
-    it can write no Delta table on S3 any more.
+    They must be set when the session starts. The session needs hadoop-aws 3.4.2 or later; with an
+    earlier one it cannot write Delta tables on S3 any more.
 
     :raises RefusedError: as for :func:`log_store_jar`.
     """

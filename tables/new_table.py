@@ -1,5 +1,7 @@
-"""A root for a new Delta table: nothing may lie there that the table would hide or take for its
-own, and no lifecycle rule may take away what the table is made of."""
+"""Checks of a root for a new Delta table.
+
+It must not have files that the table would hide or take for its own, and no lifecycle rule may
+remove the table's files or log."""
 
 from __future__ import annotations
 
@@ -14,17 +16,17 @@ from ..committer.format.schema.other_formats import find_log
 from ..committer.store.listing import first_object
 from ..committer.store.requests import LifecycleRules, ListedObject, ListLifecycleRules, Step
 
-#: What jobs leave before there is a table: their records, and files that no entry names.
+#: Prefixes of records that jobs may leave before there is a table.
 _RECORDS = tuple(f"_zero_rename/{name}/" for name in ("open", "jobs", "failures", "probe"))
 
 
 def check_free(root: TableRoot) -> Step[None]:
-    """Refuse a root where a table or files are: one request where there are none, and two for each
-    folder above it.
+    """Refuse a root that has files or a table already. This takes one request if there are none,
+    and two for each folder above the root.
 
-    :raises TableMismatchError: files are there already, or a table of another kind.
-    :raises InvalidInputError: it is a partition's directory of a table, or lies below a table whose
-        clean-up would delete its files.
+    :raises TableMismatchError: there are files already, or a table of another kind.
+    :raises InvalidInputError: the root is a partition's directory of a table, or lies below a table
+        whose clean-up would delete its files.
     """
     yield from refuse_partition_folder(Context(root))
     yield from refuse_below_swept(root)
@@ -53,12 +55,12 @@ def check_free(root: TableRoot) -> Step[None]:
 
 
 def refuse_expiry(root: TableRoot, tags: Mapping[str, str]) -> Step[None]:
-    """Refuse to make a table where a lifecycle rule of the bucket deletes its files or its log by
-    age, or moves them to where they cannot be read: one request. Of a store that does not tell its
-    rules to this writer nothing is asked.
+    """Refuse to make a table if a lifecycle rule of the bucket deletes its files or its log by age,
+    or moves them where they cannot be read: one request. If the store does not show its rules to
+    this writer, nothing is refused.
 
-    :param tags: of the files that the first job writes.
-    :raises StoreUnfitError: a rule does.
+    :param tags: the tags of the files that the first job writes.
+    :raises StoreUnfitError: there is such a rule.
     """
     found = yield from ListLifecycleRules()
     rules = found.rules if isinstance(found, LifecycleRules) else ()

@@ -1,4 +1,4 @@
-"""One state of a Delta table, as its log was read once: columns, and the files of partitions."""
+"""One state of a Delta table from one reading of its log: columns, and files of partitions."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .delta_files import partition_name, snapshot_of
 
 @dataclass(frozen=True)
 class OpenedTable:
-    """A table at one version.
+    """A Delta table at one version.
 
-    :param opened: the log at that version, with or without its files; a former one with the data
-        roots that the table has now.
+    :param opened: the log at that version, with or without its files. If the version is a former
+        one, it has the data roots that the table has now.
     :param run: carries out a step on the table's store.
     """
 
@@ -34,17 +34,17 @@ class OpenedTable:
     run: Callable[[Step[OpenedLog]], Any]
 
     def shape(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        """The columns and the partition columns."""
+        """Return the columns and the partition columns."""
         metadata = self.opened.state.metadata
         assert metadata is not None
         return arrow_schema(metadata), metadata.partition_columns
 
     def snapshot(self, partitions: Collection[str] | None = None) -> Snapshot:
-        """The state of the partitions named, or of all. No request is sent where opening the log
-        has shown the files: of a table of up to 400.
+        """Return the state of some partitions, or of all. No request is sent if opening the log has
+        read the files already, as for a table of up to 400 files.
 
         :param partitions: by name, or a condition for them; ``None``: all.
-        :raises InvalidInputError: a partition that the table cannot have.
+        :raises InvalidInputError: the table cannot have such a partition.
         :raises SnapshotGoneError: others have cleaned the log since.
         """
         schema, by = self.shape()

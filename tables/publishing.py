@@ -1,4 +1,4 @@
-"""Publishing, aborting and reading of unpublished jobs of a Delta table."""
+"""Operations on unpublished jobs of a Delta table: publish, abort, and read their rows."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from .delta_steps import checkpoint_where_due, committed, tell_overwritten
 from .store_check import ATOMIC, refuse_second_writer
 from .unpublished import abort_waiting
 
-#: Entries that are read at once in search of one.
+#: How many entries are read at once in a search.
 AT_ONCE = 64
-#: The first step to another try of a run whose job cannot be published any more.
+#: The first step before another attempt of a run whose job cannot be published any more.
 _ABORT_FIRST = "abort the job first: until then other tries of its run write nothing and name it"
 
 
 def publish(root: TableRoot, layout: DeltaLayout, job: str) -> Step[Committed]:
-    """Publish a job that waits; one that is published is told as *repeated*.
+    """Publish a job that waits. If it is published already, the report says *repeated*.
 
-    :raises RefusedError: it is not in the log. But for one that was aborted, it waits as before.
-    :raises CommitStateUnknownError: it may be in the log, or come.
-    :raises UnfinishedCommitError: it is.
+    :raises RefusedError: the job is not in the log. It still waits, unless it was aborted.
+    :raises CommitStateUnknownError: the job may be in the log, or may still arrive there.
+    :raises UnfinishedCommitError: the job is in the log, and could not be finished.
     """
     now = int(time.time() * 1000)
     alone = partial(_refuse_beside_others, root, layout, job)
@@ -68,15 +68,16 @@ def publish(root: TableRoot, layout: DeltaLayout, job: str) -> Step[Committed]:
 def _refuse_beside_others(
     root: TableRoot, layout: DeltaLayout, job: str, state: LogState
 ) -> Step[None]:
-    """Refuse to publish beside a job at work, where the store holds one writer at a time."""
+    """Refuse to publish while another job is open, if the store supports only one writer at a
+    time."""
     atomic = state.property_of(ATOMIC, "true") == "true"
     yield from refuse_second_writer(root, layout, job, StoreFacts(atomic=atomic))
 
 
 def abort(root: TableRoot, layout: DeltaLayout, job: str) -> Step[Aborted]:
-    """Abort a job that waits, and delete its files; one that is aborted stays so.
+    """Abort a job that waits, and delete its files. If it is aborted already, nothing happens.
 
-    :raises CommitConflictError: it is published.
+    :raises CommitConflictError: the job is published.
     """
     waiting = yield from read_waiting(layout, job)
     entry: LogEntry | None = None
@@ -95,7 +96,8 @@ def abort(root: TableRoot, layout: DeltaLayout, job: str) -> Step[Aborted]:
 
 
 def rows_of_job(root: TableRoot, layout: DeltaLayout, job: str) -> Step[LogState]:
-    """Look at the files that a job adds, published or not, under the columns of that job."""
+    """Return a state with only the files that a job adds, published or not, and with the columns of
+    that job."""
     waiting = yield from read_waiting(layout, job)
     if waiting is not None:
         metadata, adds = waiting.change.columns, waiting.change.adds
@@ -112,7 +114,7 @@ def rows_of_job(root: TableRoot, layout: DeltaLayout, job: str) -> Step[LogState
 
 
 def _told(root: TableRoot, layout: DeltaLayout, done: EntryCommitted, now: int) -> Step[Committed]:
-    """Tell what a job has done that is published now, and write a checkpoint where one is due."""
+    """Return the report of a job that is published now, and write a checkpoint if one is due."""
     tell_overwritten(root, done)
     state = done.state
     if state is None or state.metadata is None:
@@ -129,11 +131,11 @@ def _named_by(state: LogState, entry: LogEntry) -> LogState:
 def _entry_of(
     root: TableRoot, layout: DeltaLayout, job: str, undone: str
 ) -> Step[tuple[LogEntry, LogState]]:
-    """Find the entry of a job that does not wait, and read the state of now without its files.
+    """Find the entry of a job that does not wait, and read the present state without its files.
 
-    :param undone: what did not happen to it, for the error.
-    :raises JobFencedError: it was aborted.
-    :raises InvalidInputError: the log has no entry of it.
+    :param undone: what was not done to the job, for the error.
+    :raises JobFencedError: the job was aborted.
+    :raises InvalidInputError: the log has no entry of the job.
     """
     state = (yield from open_log(layout, LogDepth.BLIND)).state
     if not state.exists:
@@ -167,7 +169,7 @@ def _aborted(job: str, undone: str) -> JobFencedError:
 def _superseded(
     layout: DeltaLayout, job: str, error: LogSupersededError
 ) -> Step[SupersededRunError]:
-    """Name the partitions in which a job gives way."""
+    """Build the error that names the partitions in which a job gives way."""
     waiting = yield from read_waiting(layout, job)
     metadata = None if waiting is None else waiting.change.columns
     if metadata is None:

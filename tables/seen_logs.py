@@ -1,4 +1,5 @@
-"""Logs that this process has opened: another look at one costs a listing, and the entries since."""
+"""Cache of logs that this process has opened: opening one again takes a listing and the new
+entries."""
 
 from __future__ import annotations
 
@@ -12,19 +13,20 @@ from ..log import opening
 from ..log.opening import OpenedLog
 from ..log.replay import LogState
 
-#: Tables of a store after which all are forgotten.
+#: How many tables of a store are remembered, before all are forgotten.
 _TABLES = 64
-#: By the driver and the table's URL.
+#: The last state, by driver and the table's URL.
 SEEN: MutableMapping[Driver, dict[str, LogState]] = WeakKeyDictionary()
 
 
 def seen_log(driver: Driver, root: TableRoot) -> LogState | None:
-    """Return the state that the last opening of a table's log has shown, if there was one."""
+    """Return the state of the last opening of a table's log; ``None``: there was none."""
     return SEEN.get(driver, {}).get(root.url)
 
 
 def note_log(driver: Driver, root: TableRoot, opened: OpenedLog) -> None:
-    """Note what an opening of a table's log has shown, but for tombstones and too many files."""
+    """Remember the state of an opened log, without tombstones, and without files if there are too
+    many."""
     logs = SEEN.setdefault(driver, {})
     state = opened.state
     if not state.exists or opened.overwritten:
@@ -33,5 +35,5 @@ def note_log(driver: Driver, root: TableRoot, opened: OpenedLog) -> None:
     kept = state.all_files and len(state.files or ()) <= opening.MANY
     files = state.files if kept else None
     if len(logs) >= _TABLES:
-        logs.clear()  # Other threads may be at work, which each operation of a dictionary bears.
+        logs.clear()  # Single operations on a dictionary are safe beside other threads.
     logs[root.url] = replace(state, files=files, all_files=True, removed=None)

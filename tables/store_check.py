@@ -1,8 +1,8 @@
-"""Check of a table's store: an entry of the log is one writer's only where the store refuses a
+"""Check of a table's store: only one writer can have an entry of the log if the store refuses a
 second PUT of its key, in one step.
 
-What the probe of the first job finds is a property of the table, so that no later job asks again.
-Of a table that another engine has made each process asks once.
+The first job probes the store and records the result as a property of the table, so later jobs need
+not probe it. For a table of another engine each process probes once.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.job_files import JobFiles
 from ..log.replay import LogState
 
-#: Property of a table: whether its store carries out conditional writes in one step.
+#: The property of a table that says whether its store carries out conditional writes in one step.
 ATOMIC = "zero_rename.atomicPut"
 
 
 def facts_of(root: TableRoot, state: LogState, known: StoreFacts | None) -> Step[StoreFacts]:
-    """What the store of a table keeps.
+    """Return the guarantees of a table's store; probe it if they are not known.
 
-    :param known: what this process has found before.
-    :raises StoreUnfitError: it does not keep conditions of PUT. No data was written.
+    :param known: the guarantees that this process has found before.
+    :raises StoreUnfitError: the store does not keep conditions of PUT. No data was written.
     """
     said = state.property_of(ATOMIC)
     if said:
@@ -40,8 +40,8 @@ def facts_of(root: TableRoot, state: LogState, known: StoreFacts | None) -> Step
 def refuse_second_writer(
     root: TableRoot, layout: DeltaLayout, job: str, facts: StoreFacts
 ) -> Step[None]:
-    """Refuse a job beside another one where the store checks a condition and writes in two steps,
-    so that both could have one entry.
+    """Refuse a job while another one is open, if the store checks a condition and writes in two
+    steps: both jobs could then win the same entry.
 
     :raises StoreUnfitError: another job is open. No data was written.
     """

@@ -1,4 +1,4 @@
-"""Table at a root, of whichever kind lies there: a Delta table, or one of directories."""
+"""Table at a root, opened by its kind: a Delta table, or a table of directories."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ def delta_at(table: Table) -> DeltaTable:
 
 
 def opened_as_it_is(table: Table) -> Table | DeltaTable:
-    """Open what lies at a root, by three requests: a Delta table, or a table of directories."""
+    """Open the table at a root by its kind, a Delta table or a table of directories: three
+    requests."""
     return delta_at(table) if table.run(table_kind(table.root)) is TableKind.DELTA else table
 
 
 def delta_alone(table: Table, why: str, remedy: str, undone: str = "changed") -> DeltaTable:
-    """Open the Delta table at a root, for what other tables have no use for.
+    """Open the Delta table at a root for an operation that only Delta tables have.
 
-    :param why: what a table of directories does instead.
-    :param remedy: what to do there.
-    :param undone: what was not done.
-    :raises TableMismatchError: it is a table of directories, or files of others lie there.
-    :raises TableNotFoundError: nothing lies there.
+    :param why: what a table of directories does instead, for the error.
+    :param remedy: what to do there, for the error.
+    :param undone: what was not done, for the error.
+    :raises TableMismatchError: there is a table of directories, or files of other programs.
+    :raises TableNotFoundError: there is nothing.
     """
     opened = opened_as_it_is(table)
     if isinstance(opened, DeltaTable):

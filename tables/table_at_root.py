@@ -1,4 +1,4 @@
-"""Table at a root, whichever its layout: of directories, or a Delta table, opened by its log."""
+"""Table at a root, of any layout: a table of directories, or a Delta table opened by its log."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from .store_check import ATOMIC
 
 @dataclass(frozen=True)
 class TableAtRoot:
-    """A table and its columns, as they are now or were.
+    """A table and its columns, at present or at a former moment.
 
-    :param opened: the newest state of a Delta table, whose log has told the columns.
+    :param opened: the newest state of a Delta table, read together with its columns.
     """
 
     table: Table | DeltaTable
@@ -39,7 +39,8 @@ class TableAtRoot:
     opened: OpenedTable | None = None
 
     def at(self, as_of: AsOf) -> TableAtRoot:
-        """The same table, by the columns that a Delta table had at a moment."""
+        """Return the table with the columns that it had at a moment; for a table of directories,
+        with the present ones."""
         if not isinstance(self.table, DeltaTable):
             return self
         return TableAtRoot(self.table, *self.table.shape(as_of))
@@ -47,11 +48,11 @@ class TableAtRoot:
     def snapshot(
         self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
     ) -> Snapshot:
-        """One state of the partitions named, or of all; taken for an input of this process's jobs
-        to come. Of a Delta table the newest is the one that was opened.
+        """Return one state of some partitions, or of all. It is recorded as an input of later jobs
+        of this process. For a Delta table the newest state is the one that was opened.
 
         :param as_of: the moment whose state is read; ``None``: now.
-        :raises InvalidInputError: a moment of a table of directories.
+        :raises InvalidInputError: ``as_of`` is given for a table of directories.
         """
         if isinstance(self.table, DeltaTable):
             if self.opened is None or as_of is not None:
@@ -68,24 +69,25 @@ class TableAtRoot:
 
 
 def find_at_root(url: str) -> TableAtRoot:
-    """Find the table at a root: its record, or else a Delta log, or else files of other programs.
+    """Find the table at a root, by its record, its Delta log, or else files of other programs.
 
-    :raises TableNotFoundError: there is none.
+    :raises TableNotFoundError: there is no table and no file.
     :raises InvalidInputError: the root is a partition's directory of another table.
     """
     return replace(_at_root(url), opened=None)
 
 
 def open_at_root(url: str) -> TableAtRoot:
-    """Find the table at a root, as :func:`find_at_root`, and fix the state of a Delta table, which
-    its log tells with the columns."""
+    """Find the table at a root as :func:`find_at_root` does. For a Delta table also keep the state
+    that was read together with its columns."""
     return _at_root(url)
 
 
 def _at_root(url: str) -> TableAtRoot:
     table, delta = Table(url), DeltaTable(url)
     seen = seen_log(delta.driver, table.root)
-    # No table of directories lies beside a log of this package; another engine may have made one.
+    # A root with a log that this package has made has no table of directories. Beside a log of
+    # another engine there may be one.
     if seen is not None and seen.property_of(ATOMIC):
         found = _delta_at(delta, seen)
         if found is not None:
@@ -97,7 +99,7 @@ def _at_root(url: str) -> TableAtRoot:
 
 
 def _delta_at(delta: DeltaTable, seen: LogState | None) -> TableAtRoot | None:
-    """Open a Delta table; ``None``: there is none."""
+    """Open a Delta table; ``None``: there is no such table."""
     root, layout = delta.root, layout_of(delta.root)
     log = delta.run(_open_delta(root, layout, seen))
     if log is None:
@@ -113,6 +115,6 @@ def _open_delta(
     opened = yield from open_log(layout, LogDepth.BLIND, before=seen)
     if not opened.state.exists:
         return None
-    # A root that is a partition's directory of another table is refused, whatever lies in it.
+    # A partition's directory of another table is refused, even if it has a log.
     yield from refuse_partition_folder(Context(root))
     return opened

@@ -1,15 +1,15 @@
-"""Unpublished jobs of a Delta table: written, audited by whoever has their id, then published.
+"""Unpublished jobs of a Delta table: their rows are written and can be audited before publishing.
 
 ==================================  ==============================================================
-what happens to a job that waits    then
+event while a job waits             then
 ==================================  ==============================================================
-it is published                     its entry is judged on all that came since the job opened
-it is aborted                       fenced; its files are deleted
-its run is loaded again, unseen     the later job waits in its place: the earlier one is fenced
-                                    before the later one can be published
-its run is loaded again, seen       it is refused from then on
-another try of its run, no reload   writes nothing, and names the job that waits
-recovery, maintenance, purge        leave it and its files, for the retention since it opened
+it is published                     all entries since it opened are judged against its own
+it is aborted                       it is fenced, and its files are deleted
+its run is loaded again,            the later job waits in its place: the earlier one is fenced
+unpublished                         before the later one can be published
+its run is loaded again, published  it cannot be published any more
+another attempt of its run skips    the attempt writes nothing, and names the job that waits
+recovery, maintenance, purge        leave it and its files alone for the retention since it opened
 ==================================  ==============================================================
 """
 
@@ -44,9 +44,9 @@ from .delta_files import name_told, rows_of_add
 
 
 def check_held_back(root: TableRoot, spec: JobSpec) -> None:
-    """Refuse policies that a job cannot keep whose entry is written later.
+    """Refuse policies that a job cannot keep if its entry is written later.
 
-    :raises InvalidInputError: names the policy.
+    :raises InvalidInputError: the job has such a policy; the error names it.
     """
     unkept = {
         "on_repeat": (spec.on_repeat is OnRepeat.APPEND, "on_repeat='replace_own'"),
@@ -72,10 +72,11 @@ def leave_unpublished(
     opened_at: float,
     now: int,
 ) -> Step[UnpublishedJob]:
-    """Hand a job over to whoever publishes it, in the place of those that its run has left before.
+    """Hand a job over to be published later. It replaces the jobs that its run has left before,
+    which are fenced first.
 
-    :param state: that it began on.
-    :raises CommitConflictError: one of those was published meanwhile. Nothing was handed over.
+    :param state: the state that the job began on.
+    :raises CommitConflictError: one of these jobs was published meanwhile. Nothing was handed over.
     """
     former = []
     if change.run is not None:
@@ -94,9 +95,10 @@ def leave_unpublished(
 
 
 def abort_waiting(layout: DeltaLayout, waiting: WaitingJob, now: int) -> Step[JobVerdict]:
-    """Fence a job that waits, and delete its files; or find it published.
+    """Fence a job that waits, and delete its files; or find that it is published.
 
-    :raises UnfinishedAbortError: it is fenced, and files of it are left to purge.
+    :raises UnfinishedAbortError: the job is fenced, but its files were not all deleted; purge
+        deletes them.
     """
     job = waiting.change.job
     verdict = yield from withdraw_job(layout, job, waiting.opened_at, new_job_id(), now)
@@ -118,7 +120,8 @@ def abort_waiting(layout: DeltaLayout, waiting: WaitingJob, now: int) -> Step[Jo
 
 
 def delete_files(keys: Iterable[str]) -> Step[None]:
-    """Delete files that no entry names. What stays is unseen, and purge's."""
+    """Delete files that no entry names. If some stay, readers do not see them, and purge deletes
+    them."""
     names = sorted(keys)
     for start in range(0, len(names), 1000):
         yield from DeleteMany(tuple((key, None) for key in names[start : start + 1000]))
@@ -142,7 +145,7 @@ def waiting_of_run(layout: DeltaLayout, run: str, but: str = "") -> Step[list[Wa
 
 
 def waiting_jobs(layout: DeltaLayout) -> Step[set[str]]:
-    """List the jobs that were handed over. One that has no open record is closed."""
+    """List the jobs that were handed over. Those without an open record are closed."""
     records = JobFiles(layout.control)
     listing = yield from list_objects(records.waiting)
     return {records.job_of(key) for key in listing.keys}
@@ -151,9 +154,9 @@ def waiting_jobs(layout: DeltaLayout) -> Step[set[str]]:
 def unpublished_of_run(
     root: TableRoot, layout: DeltaLayout, state: LogState, run: str, but: str = ""
 ) -> Step[UnpublishedJob | None]:
-    """Find the job of a run that waits and may still be published; ``None``: there is none.
+    """Find the job of a run that waits and may still be published; ``None``: there is no such job.
 
-    :param state: of now.
+    :param state: the present state.
     :param but: a job that is left out.
     """
     found = yield from waiting_of_run(layout, run, but)
@@ -172,7 +175,7 @@ def unpublished_of_run(
 def all_unpublished(
     root: TableRoot, layout: DeltaLayout, state: LogState, jobs: Collection[str]
 ) -> Step[list[UnpublishedJob]]:
-    """Read jobs that wait, the oldest first; those that do not any more are left out."""
+    """Read jobs that wait, the oldest first; jobs that do not wait any more are left out."""
     found = yield from All(tuple(read_waiting(layout, job) for job in sorted(jobs)))
     waiting = sorted((it for it in found if it is not None), key=lambda it: it.opened_at)
     return [as_unpublished(root, layout, state, it.change, it.opened_at) for it in waiting]
@@ -181,9 +184,9 @@ def all_unpublished(
 def as_unpublished(
     root: TableRoot, layout: DeltaLayout, state: LogState, change: LogChange, opened_at: float
 ) -> UnpublishedJob:
-    """Tell of a job that waits.
+    """Return the description of a job that waits.
 
-    :param state: of its table, which says for how long.
+    :param state: the state of its table, whose retention says how long it may wait.
     """
     return UnpublishedJob(
         change.job,
@@ -204,7 +207,7 @@ def _owner(change: LogChange) -> Owner:
 
 
 def _partitions(state: LogState, change: LogChange) -> tuple[PartitionCommit, ...]:
-    """What a change does to the partitions that it names or adds to."""
+    """Return the effect of a change on the partitions that it names or adds to."""
     metadata = change.metadata or change.columns or state.metadata
     assert metadata is not None
     schema, by = arrow_schema(metadata), metadata.partition_columns
