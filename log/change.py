@@ -10,7 +10,7 @@ rerun          ``former``, ``removes``                     also what its run lef
 compaction     as merge, ``changes_data`` false            exactly these
 checkpoint     as compaction; adds have sources' tags      exactly these
 restore        ``returned``, ``removes``, ``reads`` all    exactly these; brings back tombstones
-repair         those of the entry that was written over    what it removed
+repair         those of the overwritten entry              what that entry removed
 settlement     ``settles``, ``reads``                      none, or those of a restore
 fence          ``fences``                                  none
 purge          ``forgets``                                 none; tombstones become forgotten
@@ -93,7 +93,7 @@ class LogChange:
     :param removes: the paths of files to remove.
     :param returned: adds that bring back removed files.
     :param replaced: the partitions whose live files are all removed.
-    :param reads: the partitions that the rows were computed from.
+    :param reads: the partitions that the job has read: any change of them since is a conflict.
     :param ranks: how new the job's run is, by partition.
     :param run: the key under which a run does its work once.
     :param former: the version of the run's last entry, whose rows this change replaces; ``None``:
@@ -141,7 +141,7 @@ class LogChange:
 
     @property
     def depth(self) -> LogDepth:
-        """How much of the state must be read: live files to remove some or to compare ranks,
+        """The depth to which the log must be read: live files to remove some or to compare ranks,
         tombstones to bring files back."""
         if self.returned or self.forgets:
             return LogDepth.WHOLE

@@ -5,7 +5,7 @@
     base ── entries since, judged ──► PUT N+1 ──┬── ours: committed
                  ▲                              ├── another's: judged with those after it ──┐
                  └──────────────────────────────┼───────────────────────────────────────────┘
-                                                ├── listing too old: opened anew, judged, again
+                                                ├── listing too old: opened again, judged, PUT again
                                                 └── no answer: unknown
 
 Before each PUT the state that the entry is made of includes every entry below its number, and each

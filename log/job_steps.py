@@ -3,8 +3,8 @@
 =========  ====================================================================================
 step       requests
 =========  ====================================================================================
-open       PUT ``open/J.json`` beside GET hint; LIST; GET crc beside the entries since; or beside
-           LIST alone; GET of the entries since, if this process has opened the log before
+open       PUT ``open/J.json`` and GET hint at once; LIST; GET crc and the entries since at once. If
+           this process has opened the log before: PUT and LIST at once; GET the entries since
 hand over  PUT ``jobs/J.json``: from now on other processes may commit it (``publishing.py``)
 commit     PUT the entry
 finish     the layout's own steps; PUT ``N.crc`` and ``runs/<key>``; DELETE ``open/J``
@@ -162,8 +162,8 @@ def commit_job(
 
 
 def leaves_no_entry(error: RefusedError) -> bool:
-    """Return whether a job whose commit was refused certainly has no entry. After an error of the
-    store this is not certain: the entry may have been written before."""
+    """Return whether a refused commit has certainly left no entry. After an error of the store this
+    is not certain: the entry may have been written before."""
     return not isinstance(error, StoreRefusedError | StoreUnreachableError)
 
 

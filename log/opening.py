@@ -47,8 +47,9 @@ from .log_layout import LogLayout
 from .partitions import Partition, PartitionChoice
 from .replay import LogState, Replay, log_hole, replay
 
-#: Seconds for which a listing may be used where others clean the log. It is less than the shortest
-#: retention that Delta's engines accept for entries, so no number after the listing was cleaned.
+#: Seconds for which a listing may be used where others clean the log. They are not more than the
+#: shortest retention that Delta's engines accept for entries, so an entry that came after the
+#: listing cannot have been cleaned.
 FRESH = 3600.0
 #: If there are more live files than this, they are not all read for a few partitions.
 MANY = 20_000
@@ -59,7 +60,7 @@ _STATE_BYTES = 2 * 1024 * 1024 * 1024
 
 
 class LogDepth(IntEnum):
-    """How much of a state must be read. Each depth includes the ones before it."""
+    """Depth to which a state must be read. Each depth includes the ones before it."""
 
     BLIND = 0  #: protocol, columns and newest transactions, as an append needs them
     FEW = 1  #: live files, unless there are more than :data:`MANY`

@@ -58,7 +58,7 @@ class NumberUnsure:
 
 @dataclass(frozen=True)
 class ListingExpired:
-    """Outcome of a PUT after whose deadline nothing was sent any more.
+    """Outcome of an entry whose deadline has passed.
 
     :param sent: the entry was sent before the deadline, without a certain answer.
     """

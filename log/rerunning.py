@@ -1,9 +1,8 @@
 """Rerun: a run that loads again replaces what its earlier entries left in the table.
 
 Each entry of a run names the run's entry before it, and the run's transaction has the number of the
-last. So the files that these entries added are known, whatever other engines did with them. If such
-a file is live, the rerun's entry removes it. If it is not, the entries since show where its rows
-are:
+last. So the files that these entries added are known, even if other engines rewrote them. If such a
+file is live, the rerun's entry removes it. If it is not, the entries since show where its rows are:
 
 =====================================  ==========  =========================================
 an entry since                         the rows    from then on
@@ -303,7 +302,7 @@ def _may_move(entry: LogEntry, add: AddFile, state: LogState) -> bool:
 
 
 def _replaces(entry: LogEntry, add: AddFile, there: Collection[str], state: LogState) -> bool:
-    """Return whether an entry removes all rows of a file's partition, in whatever files they are.
+    """Return whether an entry removes all rows of a file's partition, no matter in which files.
 
     :param there: paths of the files that have the file's rows.
     """

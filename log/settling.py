@@ -41,7 +41,8 @@ class LogSettlement:
 
     :param version: the version of the entry that settled the conflict.
     :param runs: the run that won, and those that lost.
-    :param rank: the least rank of the partition since; ``None``: its files alone give its ranks.
+    :param rank: the rank that the settlement gives the partition; ``None``: only its files give it
+        ranks.
     """
 
     version: int

@@ -120,8 +120,8 @@ class _Footers:
 
 
 def _unreadable(footer: pq.FileMetaData) -> str:
-    """Return the problem of a column whose type not every engine reads as Delta's; ``""``: there is
-    none."""
+    """Return the problem of the first column that some engines cannot read as a type of Delta's;
+    ``""``: there is none."""
     for index in range(footer.num_columns):
         leaf = footer.schema.column(index)
         unit = _unit(leaf)

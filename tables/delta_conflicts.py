@@ -1,8 +1,9 @@
 """Search for conflicts of runs over the partitions of a Delta table, in the entries of its log.
 
 The report is the same as for tables of directories (:mod:`~.committer.upkeep.conflicts`). A search
-reads each entry since the last search once, and the state before the first of them, whose files say
-whose rows an entry removed. For partitions with a change it reports whose rows readers see.
+reads each entry since the last search once. It also reads the state before the first of them: its
+files show which runs had written the rows that an entry removed. For partitions with a change it
+reports whose rows readers see.
 
 A settlement is bound to a version: that of the last entry that changed the partition.
 """

@@ -123,7 +123,8 @@ def without_superseded(
     left: LeftOut,
     error: LogSupersededError,
 ) -> tuple[LogChange, LeftOut]:
-    """Remove the partitions from a change in which its run gives way; return all that is left out.
+    """Remove from a change the partitions in which its run gives way; return it, and all that is
+    left out.
 
     :param state: the state that the job began on; its columns give the partitions their names.
     :param left: what was left out before.

@@ -212,7 +212,7 @@ def rewrites(entry: LogEntry) -> bool:
 
 
 def takes_place(entry: LogEntry, state: LogState) -> Scope:
-    """Return the partitions whose rows an entry has all replaced by its own."""
+    """Return the partitions where an entry has replaced all rows by its own."""
     return NONE if entry.operation == RESTORE else replaced_by(entry, state)
 
 

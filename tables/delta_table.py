@@ -1190,7 +1190,7 @@ class DeltaTable(ChangeableTable):
         return copy_table(old, steps, files or FileOptions(), progress)
 
     def repair(self, apply: bool = False, accept_loss: bool = False) -> list[RepairedEntry]:
-        """Commit changes of jobs again whose entries a writer without conditional writes has
+        """Commit again the changes of jobs whose entries a writer without conditional writes has
         overwritten. Each job is committed again only once, and only if nothing since has removed
         rows or replaced partitions there.
 

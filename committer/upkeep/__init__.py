@@ -1,1 +1,1 @@
-"""Recovery, purge, repair, verification, and jobs that write rows again."""
+"""Recovery, purge, repair, verification, and jobs that rewrite rows."""

@@ -240,8 +240,8 @@ def find_unadopted(
     """Find the partitions with files that no head names, and those whose head is lost.
 
     :param listed: a table's data files, by partition.
-    :return: by partition, whether it can be adopted; and the error of each whose head is lost,
-        which is ``LEFT`` in the first mapping.
+    :return: the partitions, each to be adopted or ``LEFT``; and by partition the error of a lost
+        head. A partition with such an error is ``LEFT``.
     """
     heads = yield from list_heads(context)
     states = yield from All(tuple(read_head(context, heads[name].slot) for name in heads))

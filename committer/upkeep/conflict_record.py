@@ -91,8 +91,10 @@ def settle(key: str, conflict: RunConflict, settlement: Settlement) -> Step[RunC
 
 
 def with_settled(record: ConflictRecord, conflict: RunConflict) -> ConflictRecord:
-    """Return the record with a conflict that is settled, or whose settlement has failed. Returns
-    it unchanged if more runs have joined the conflict, or if it was settled meanwhile."""
+    """Return the record with a conflict that is settled, or whose settlement has failed.
+
+    It stays unchanged if more runs have joined the conflict; also if the settlement has failed, but
+    another process has settled the conflict meanwhile."""
     jobs = {it.job for it in conflict.runs}
     mine = [it for it in record.open if it.partition == conflict.partition]
     if any(not jobs.issuperset(run.job for run in it.runs) for it in mine):

@@ -1,4 +1,4 @@
-"""Settlement of a conflict by a record of the run that stands, whose rows readers see already.
+"""Settlement of a conflict by a record in the partition, if readers see the winner's rows already.
 
 A table of directories keeps no other rows, so it cannot bring any back. The job writes no row. It
 is refused if the partition has changed since the conflict was found."""

@@ -25,7 +25,7 @@ def lost_partitions(
     of a partition without a head. Decisions that no head names are not searched.
 
     :param objects: the objects below the table.
-    :return: an error for each such partition, which says what knows of its former state.
+    :return: an error for each such partition, which names the record that shows its former state.
     """
     index, listed = yield from All((read_index(context), list_heads(context)))
     known = known_by_index(index.entries.values())

@@ -65,7 +65,8 @@ class RunCommit:
 
 
 def cause_of(later: RunCommit, earlier: RunCommit) -> ConflictCause | None:
-    """Return why two commits conflict of which one removed the other's rows; ``None``: they do not.
+    """Return why a commit conflicts with an earlier one whose rows it removed; ``None``: it does
+    not.
 
     :param later: the commit that removed rows.
     :param earlier: the commit whose rows it removed.

@@ -76,7 +76,8 @@ class PurgeReport:
 
     @property
     def failed(self) -> int:
-        """How many uploads and records could not be removed, and jobs could not be finished."""
+        """The number of uploads and records that could not be removed, and of jobs that could not
+        be finished."""
         there = sum(entry.action is PurgeAction.FAILED for entry in self.entries)
         return there + sum(job.outcome is Outcome.FAILED for job in self.recovered)
 

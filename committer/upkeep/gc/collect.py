@@ -100,7 +100,7 @@ def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> S
     orphans = _parts_of_condensed(context, jobs, condensing)
     report = yield from _removed(report, [*aged, *parts, *free_lists, *orphans], apply)
     if apply and asked:
-        # Last, so that the next gc reads again whatever this one has not completed.
+        # Last, so that the next gc reads again what this one has not completed.
         failed = {job_of_part(context.root.decisions_prefix, key) for key in report.failed}
         again = sorted({*left, *(job for job in failed if job is not None)})
         yield from write_note(context, max(cutoff, note.before), tuple(again))
