@@ -181,7 +181,8 @@ def is_over(application: str) -> bool:
 
     :param application: its name, from :func:`application`.
     """
-    found = re.fullmatch(rf"{re.escape(socket.gethostname())}-jvm-(\d+)-(\d+)", application)
+    name = rf"{re.escape(socket.gethostname())}-(?:jvm|client)-(\d+)-(\d+)"
+    found = re.fullmatch(name, application)
     if found is None or not Path("/proc/self/stat").exists():
         return False
     running = _stat(int(found[1]))

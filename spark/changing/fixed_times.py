@@ -24,10 +24,12 @@ _FUNCTIONS = {
     "localtimestamp": f"cast({_NOW} as timestamp_ntz)",
     "current_date": f"cast({_NOW} as date)",
     "curdate": f"cast({_NOW} as date)",
+    # Spark 4.1 casts no timestamp to TIME.
+    "current_time": f"make_time(hour({_NOW}), minute({_NOW}), extract(second from {_NOW}))",
     "unix_timestamp": f"unix_seconds({_NOW})",
 }
 #: Functions that Spark also knows without parentheses, if no column has the name.
-_BARE = frozenset(("current_timestamp", "localtimestamp", "current_date"))
+_BARE = frozenset(("current_timestamp", "localtimestamp", "current_date", "current_time"))
 _COMMENTS = r"--[^\n]*|/\*.*?\*/"
 #: Texts, quoted names, comments; then a name, with a dot before it and parentheses after it.
 _PARTS = (
@@ -66,7 +68,7 @@ class FixedTimes:
             is_one = name in _FUNCTIONS if found["call"] else name in _BARE - set(own)
             if not is_one or found["before"]:
                 return found[0]
-            return _FUNCTIONS[name].format(self._microseconds())
+            return _FUNCTIONS[name].replace("{}", str(self._microseconds()))
 
         return replaced
 

@@ -137,12 +137,12 @@ class _Application:
                 done = replace(record, state=WRITTEN, rows=count.rows())
                 self._verify(done)
                 emptied = self._empty_the_rest(record)
-        except VerificationError:
-            # It is committed, but files or rows are missing: a retry finds this again, by the
-            # record.
-            self._note(done)
-            raise
         except Exception as error:
+            if done.state == WRITTEN:
+                # It is committed, but files or rows are missing, or the other partitions are not
+                # empty yet: a retry finds this again, by the record, and so do other runs.
+                self._note(done)
+                raise
             if not _lost_spark(error):
                 self._note(replace(record, state=FAILED))
                 self.end()

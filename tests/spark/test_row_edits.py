@@ -122,6 +122,14 @@ def test_names_and_texts_that_are_like_the_current_time_stay(spark):
         spark.conf.unset(name)
 
 
+def test_time_of_day_is_that_of_the_call(spark):
+    times = FixedTimes(spark)
+    texts = [times.of(text, []) for text in ("current_time()", "CURRENT_TIME", "current_time()")]
+    assert len(set(texts)) == 1
+    (row,) = spark.sql(f"select {', '.join(texts)}, typeof({texts[0]})").collect()
+    assert (len(set(row[:3])), row[3]) == (1, "time(6)")
+
+
 def test_times_of_an_update_are_those_of_the_call(spark, url):
     put(f"{url}s", (1, 0, "x"), (2, 0, "y"))
     said = "cast(unix_micros(now()) + unix_micros(timestamp(localtimestamp())) as bigint) / 2"

@@ -181,6 +181,8 @@ def test_which_applications_are_over() -> None:
     started = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
     assert not is_over(f"{host}-jvm-{os.getpid()}-{started}")
     assert is_over(f"{host}-jvm-{os.getpid()}-7")
+    assert is_over(f"{host}-client-{os.getpid()}-7")
+    assert not is_over(f"{host}-client-{os.getpid()}-{started}")
     assert not is_over("elsewhere-jvm-1-7")
     assert not is_over("a folder of somebody's")
 

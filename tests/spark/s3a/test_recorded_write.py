@@ -145,6 +145,27 @@ def test_committed_write_whose_record_fails_is_told_as_committed(
         made.write(frame, WRITE, 1, 1)
 
 
+@pytest.mark.usefixtures("submitted")
+def test_committed_write_that_could_not_empty_a_partition_is_on_record_as_written(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that an older run notices it."""
+    made = application(store)
+
+    def refuse(record: WriteRecord) -> tuple[str, ...]:
+        raise made._not_emptied(record, "day=1", "files")
+
+    for name in ("_spark_writes", "_verify"):
+        monkeypatch.setattr(made, name, lambda *_: None)
+    monkeypatch.setattr(made, "_empty_the_rest", refuse)
+    monkeypatch.setattr(recorded_write, "RowCount", lambda name: Uncounted())
+    tags = dict.fromkeys(("addTag", "removeTag", "interruptTag"), lambda tag: None)
+    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(**tags))
+    with pytest.raises(UnfinishedCommitError, match="could not be emptied"):
+        made.write(frame, WRITE, 1, 1)
+    assert [write.state for write in writes(store)] == [WRITTEN]
+
+
 def test_committed_overwrite_that_cannot_look_for_rows_to_remove_is_told_as_committed(
     store: MemoryStore,
 ) -> None:
