@@ -29,7 +29,7 @@ from zero_rename.orchestration.runs.schedules import (
     tells_days_apart,
 )
 
-from .key_paths import Layout, PartitionExpr, holds_times, start_value
+from .key_paths import Layout, PartitionExpr, holds_times, key_paths, keys_by_path, start_value
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,42 @@ def check_keys(
         if text is None and not any("=" in key for key in keys):
             text = only
         _refuse(asset, _shared_texts(keys, text, known))
+
+
+def check_whole_partitions(
+    asset: str,
+    paths: Mapping[str, str],
+    partitions_def: dg.PartitionsDefinition,
+    expr: PartitionExpr | None,
+    layout: Layout,
+    instance: dg.DagsterInstance,
+) -> None:
+    """Check that partitions have rows of the given keys only. An asset that appends may have
+    several keys in one partition: who reads it for one of them would get the rows of all.
+
+    :param paths: the partitions to be read, by their keys.
+    :param instance: has the keys of dynamic partitions.
+    :raises InvalidInputError: another key has one of these partitions. Nothing was read.
+    """
+    try:
+        check_keys(asset, partitions_def, expr, layout, instance)
+        return
+    except InvalidInputError:
+        pass  # Some keys share a partition, these or others.
+    with dg.partition_loading_context(dynamic_partitions_store=instance):
+        others = [key for key in partitions_def.get_partition_keys() if key not in paths]
+    read = keys_by_path(paths)
+    found = key_paths(asset, others, partitions_def, expr, layout, may_share=True)
+    for other, path in found.items():
+        if path in read:
+            raise InvalidInputError(
+                f"The partition keys {read[path][0]!r} and {other!r} of the asset {asset!r} are "
+                f"both {path} in its table, and only the former is an input of this run: its rows "
+                "cannot be told from those of the latter. Nothing was read.",
+                remedy="Let the partition mapping name all keys of that partition; or make "
+                "partition_expr as fine as the asset's partitions; or read the table in the "
+                "function, by a ZeroRenameResource and a condition.",
+            )
 
 
 def _refuse(asset: str, shared: _Shared | None) -> None:

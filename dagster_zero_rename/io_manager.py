@@ -8,6 +8,7 @@ from pydantic import PrivateAttr, model_validator
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
 
 from .asset_step import begin_reads, step_of
+from .distinct_keys import check_whole_partitions
 from .failures import final_failures
 from .frames import is_spark, read_as
 from .key_paths import key_paths, layout_of
@@ -101,10 +102,10 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
             ) from error
         paths = None
         if context.has_asset_partitions:
-            keys = context.asset_partition_keys
-            found = key_paths(
-                name, keys, context.asset_partitions_def, metadata.get(PARTITION_EXPR), layout
-            )
-            paths = list(found.values())
+            definition, expr = context.asset_partitions_def, metadata.get(PARTITION_EXPR)
+            keys, instance = context.asset_partition_keys, context.step_context.instance
+            found = key_paths(name, keys, definition, expr, layout, may_share=True)
+            check_whole_partitions(name, found, definition, expr, layout, instance)
+            paths = list(dict.fromkeys(found.values()))
         columns = (context.definition_metadata or {}).get("columns")
         return read_as(kind, table, paths, columns)

@@ -72,11 +72,15 @@ def key_paths(
     partitions_def: dg.PartitionsDefinition | None,
     expr: PartitionExpr | None,
     layout: Layout,
+    *,
+    may_share: bool = False,
 ) -> dict[str, str]:
     """Return the partition of each key; these also give the partition columns of a new table.
 
     :param asset: its name, for errors.
     :param keys: ``None`` for an asset without partitions; the result is empty then.
+    :param may_share: two of the keys may be one partition, as those of an asset that appends. Else
+        they are refused.
     :raises InvalidInputError: the asset has partitions and the table has none, or the reverse; or
         the table cannot have a key as a partition, or two keys are one partition. Nothing was
         written.
@@ -103,7 +107,8 @@ def key_paths(
     named = {
         key: _canonical(asset, key, path, known.schema, columns) for key, path in paths.items()
     }
-    _check_one_each(asset, named)
+    if not may_share:
+        _check_one_each(asset, named)
     return named
 
 
@@ -234,11 +239,16 @@ def _canonical(asset: str, key: str, path: str, schema: pa.Schema, columns: Sequ
         ) from error
 
 
-def _check_one_each(asset: str, paths: Mapping[str, str]) -> None:
-    of_path: dict[str, list[str]] = {}
+def keys_by_path(paths: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the keys of each partition."""
+    found: dict[str, list[str]] = {}
     for key, path in paths.items():
-        of_path.setdefault(path, []).append(key)
-    for path, keys in of_path.items():
+        found.setdefault(path, []).append(key)
+    return found
+
+
+def _check_one_each(asset: str, paths: Mapping[str, str]) -> None:
+    for path, keys in keys_by_path(paths).items():
         if len(keys) > 1:
             raise InvalidInputError(
                 f"The partition keys {', '.join(keys[:_SHOWN])} of the asset {asset!r} are all "

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from dagster._time import get_current_datetime
 
+from zero_rename.committer.errors import InvalidInputError, first_few
+
 from ..event_metadata import job_of
-from ..key_paths import Layout, key_paths, layout_of
+from ..key_paths import Layout, key_paths, keys_by_path, layout_of
 from ..resource import PARTITION_EXPR, TABLE, ZeroRenameResource
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ class AssetReference:
         return resource.read_table(self.key, self.metadata or {})
 
     def paths(self, keys: Any, table: AssetTable) -> dict[str, str]:
-        """Return the partition of each key.
+        """Return the partition of each key. Keys of an asset that appends may share one.
 
         :raises TableNotFoundError: there is no table.
         :raises InvalidInputError: as :func:`.key_paths.key_paths`.
@@ -94,13 +96,15 @@ class AssetReference:
 
     def _paths_in(self, layout: Layout, keys: Any) -> dict[str, str]:
         expr = (self.metadata or {}).get(PARTITION_EXPR)
-        return key_paths(self.name, keys, self.partitions_def, expr, layout)
+        return key_paths(self.name, keys, self.partitions_def, expr, layout, may_share=True)
 
     def keys(self, table: AssetTable, instance: dg.DagsterInstance) -> dict[str, str]:
         """Return the key of each partition that the asset has now; empty for an asset without
         partitions.
 
         The partition of a key is computed once in a process: ten years of hours have 88,000.
+
+        :raises InvalidInputError: two keys are one partition; or as :meth:`paths`.
         """
         if self.partitions_def is None:
             return {}
@@ -109,7 +113,20 @@ class AssetReference:
         layout = layout_of(table)
         known = self._paths.setdefault(_kinds(layout), {})
         known.update(self._paths_in(layout, [key for key in now if key not in known]))
-        return {known[key]: key for key in now}
+        found = {known[key]: key for key in now}
+        if len(found) < len(now):
+            self._refuse_shared({key: known[key] for key in now})
+        return found
+
+    def _refuse_shared(self, paths: Mapping[str, str]) -> None:
+        path, keys = next(it for it in keys_by_path(paths).items() if len(it[1]) > 1)
+        raise InvalidInputError(
+            f"The partition keys {first_few(keys)} of the asset {self.name!r} are all {path} in "
+            "its table, so a change of that partition cannot be told from a change of another key. "
+            "Nothing was reported or started.",
+            remedy="Make partition_expr as fine as the asset's partitions, or the partitions as "
+            "coarse as those of the table.",
+        )
 
     def partitions_to_come(
         self, table: AssetTable, instance: dg.DagsterInstance

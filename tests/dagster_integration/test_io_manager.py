@@ -138,3 +138,54 @@ def test_an_annotation_that_nobody_can_serve(zero: ZeroRenameResource) -> None:
     run(zero, flights, partition_key="2013-01-01")
     with pytest.raises(dg.Failure, match="as which no table is read"):
         run(zero, flights, report, partition_key="2013-01-01", selection=[report])
+
+
+HOURS = dg.HourlyPartitionsDefinition("2013-01-01-00:00", end_date="2013-02-01-00:00")
+
+
+@dg.asset(
+    partitions_def=HOURS,
+    backfill_policy=dg.BackfillPolicy.multi_run(1),
+    metadata={"partition_expr": "day", "mode": "append"},
+)
+def hourly(context: dg.AssetExecutionContext) -> pd.DataFrame:
+    start = context.partition_time_window.start
+    return pd.DataFrame({"day": [start.date()], "hour": [start.hour]})
+
+
+@pytest.mark.parametrize("partitions", [DAYS, None])
+def test_input_of_all_keys_of_a_partition_that_an_asset_appends_to(
+    zero: ZeroRenameResource, partitions: dg.PartitionsDefinition | None
+) -> None:
+    for hour in range(3):
+        run(zero, hourly, partition_key=f"2013-01-01-0{hour}:00")
+    report, took = taken_as_hourly(partitions)
+    key = None if partitions is None else "2013-01-01"
+    run(zero, hourly, report, partition_key=key, selection=[report])
+    assert sorted(took[0]["hour"].to_pylist()) == [0, 1, 2]
+
+
+def test_input_of_one_of_several_keys_of_a_partition_is_refused(zero: ZeroRenameResource) -> None:
+    """Each hour's run would read the rows of all hours."""
+    for hour in range(2):
+        run(zero, hourly, partition_key=f"2013-01-01-0{hour}:00")
+    report, took = taken_as_hourly(HOURS)
+    said = (
+        r"'2013-01-01-01:00' and '2013-01-01-00:00' .* are both day=2013-01-01 .*Nothing was read"
+    )
+    with pytest.raises(dg.Failure, match=said):
+        run(zero, hourly, report, partition_key="2013-01-01-01:00", selection=[report])
+    assert took == []
+
+
+def taken_as_hourly(
+    partitions: dg.PartitionsDefinition | None,
+) -> tuple[dg.AssetsDefinition, list[Any]]:
+    """An asset that takes hourly, and where what it took is found."""
+    took: list[Any] = []
+
+    @dg.asset(partitions_def=partitions)
+    def report(hourly: pa.Table) -> None:
+        took.append(hourly)
+
+    return report, took

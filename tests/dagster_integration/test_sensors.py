@@ -237,9 +237,9 @@ def test_a_key_is_looked_up_once(
     asked: list[int] = []
     paths = asset_reference.key_paths
 
-    def counted(name: str, keys: Any, *of: Any) -> dict[str, str]:
+    def counted(name: str, keys: Any, *of: Any, **words: Any) -> dict[str, str]:
         asked.append(len(keys))
-        return paths(name, keys, *of)
+        return paths(name, keys, *of, **words)
 
     monkeypatch.setattr(asset_reference, "key_paths", counted)
     ticks = Ticks(heads_sensor(SPEC), zero, instance)
@@ -325,3 +325,15 @@ def test_the_version_of_a_whole_table_changes_with_any_partition(
     assert observed(asset, zero, instance) == {None: first}
     commit(zero, 2)
     assert observed(asset, zero, instance) != {None: first}
+
+
+def test_keys_that_share_a_partition_are_refused_as_such(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    hours = dg.HourlyPartitionsDefinition("2013-01-01-00:00", end_date="2013-01-02-00:00")
+    spec = dg.AssetSpec("flights", partitions_def=hours, metadata={"partition_expr": "day"})
+    commit(zero, 1)
+    with pytest.raises(Exception, match=r"Error occurred|cannot be told") as raised:
+        Ticks(heads_sensor(spec), zero, instance)()
+    said = str(raised.value.__cause__ or raised.value)
+    assert "change of that partition cannot be told from a change of another key" in said
