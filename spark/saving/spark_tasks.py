@@ -36,7 +36,10 @@ _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 #: columns after each row, which is two thirds of the JVM's work for a save of narrow rows. With
 #: 2,000 rows instead of Spark's 10,000, a batch stays below 64 MiB, its other limit, for rows of up
 #: to 32 KiB.
-_QUICK = {_ROWS: "2000", _BYTES: str(2**31 - 1)}
+_UNMEASURED, _ROWS_OF_NUMBERS = str(2**31 - 1), 2000
+#: The rows of a batch, if they may be long: it stays below 64 MiB for rows of up to 128 KiB, and
+#: takes a tenth more CPU. Batches with more texts than this have fewer rows.
+_ROWS_OF_TEXTS, _MOST_TEXTS = 500, 25_000
 #: Seconds that cancelled tasks have to end, before their uploads are removed.
 _PATIENCE = 10.0
 
@@ -96,7 +99,7 @@ def run_tasks(
     # The tasks of a union are those of its parts, one after the other.
     with _described(session, f"zero_rename: {opened.root.url}, job {opened.job}"):
         try:
-            with operations, _quick_batches(session, opened.spec.schema):
+            with operations, _quick_batches(frame.rows, opened.spec.schema):
                 rows = _beside(session, written.union(frame.mark).collect).result()
         except BaseException:
             _end(operations)
@@ -146,25 +149,55 @@ def _results(opened: OpenedJob, rows: Sequence[tuple[int, Any]]) -> list[TaskRes
 
 
 @contextmanager
-def _quick_batches(session: SparkSession, schema: pa.Schema) -> Iterator[None]:
+def _quick_batches(frame: DataFrame, schema: pa.Schema) -> Iterator[None]:
     """Let Spark limit batches only by their rows, in the block.
 
-    Nothing changes if the session has its own limit, if rows may be long (columns of bytes), and
-    before Spark 4.1, which does not measure batches. If several saves of one session run at once,
-    the first to end removes the settings, and the others are slower from then on.
+    Nothing changes if the session has its own limit, if rows may be long (columns of bytes), if
+    functions in Python compute the frame, since they see these batches, too, and before Spark 4.1,
+    which does not measure batches. If several saves of one session run at once, the first to end
+    removes the settings, and the others are slower from then on.
     """
+    session, quick = frame.sparkSession, {_ROWS: str(_rows_at_once(schema)), _BYTES: _UNMEASURED}
     mine = session.version >= "4.1" and not any(_has_bytes(field.type) for field in schema)
-    if not mine or any(session.conf.get(key, None) is not None for key in _QUICK):
+    mine = mine and not _calls_python(frame)
+    if not mine or any(session.conf.get(key, None) is not None for key in quick):
         yield
         return
-    for key, value in _QUICK.items():
+    for key, value in quick.items():
         session.conf.set(key, value)
     try:
         yield
     finally:
-        for key, value in _QUICK.items():
+        for key, value in quick.items():
             if session.conf.get(key, None) == value:
                 session.conf.unset(key)
+
+
+def _rows_at_once(schema: pa.Schema) -> int:
+    """Return the rows of a batch that is not measured."""
+    texts = sum(_long_values(field.type) for field in schema)
+    return max(1, min(_ROWS_OF_TEXTS, _MOST_TEXTS // texts)) if texts else _ROWS_OF_NUMBERS
+
+
+def _long_values(kind: pa.DataType) -> int:
+    """Count the values of a column's row that may be of any length."""
+    if pt.is_struct(kind):
+        return sum(_long_values(kind.field(number).type) for number in range(kind.num_fields))
+    return int(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_nested(kind))
+
+
+def _calls_python(frame: Any) -> bool:
+    """Tell whether functions in Python compute rows of a frame. On Spark Connect this is not known:
+    ``False``."""
+    if not hasattr(frame, "_jdf"):
+        return False
+    patterns = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    try:
+        return frame._jdf.queryExecution().analyzed().containsPattern(patterns.PYTHON_UDF())
+    except Exception as error:
+        # None of Spark's public API: platforms with a Spark of their own may have another.
+        logger.info("whether a frame calls Python is not known: %s", error)
+        return True
 
 
 def _has_bytes(kind: pa.DataType) -> bool:

@@ -36,6 +36,7 @@ from zero_rename.committer.format.job_spec import OnConflict
 from zero_rename.committer.write_job import WriteJob
 from zero_rename.spark import load, save
 from zero_rename.spark.saving import spark_tasks, task_rows
+from zero_rename.spark.types import arrow_schema
 from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
@@ -587,18 +588,35 @@ def batches_seen(url: str) -> list[tuple[int, str | None]]:
 class TestBatches:
     """Spark adds up the bytes of a batch after each of its rows, unless told not to."""
 
-    def test_of_a_save_are_not_measured(self, spark: Any, url: str) -> None:
-        save(sizes_of_batches(spark), url)
-        unmeasured = str(2**31 - 1)
-        if spark.version >= "4.1":
-            assert batches_seen(url) == [(n, unmeasured) for n in (2000, 2000, 1000)]
-        else:
-            assert batches_seen(url) == [(5000, None)]
+    @pytest.mark.parametrize(
+        ("columns", "rows"),
+        [
+            ("id, 1.5D x, named_struct('n', 1) s", 2000),
+            ("id, 'x' s", 500),
+            ("id, array(1) a", 500),
+            ("map('a', 1) m, named_struct('s', 'x', 'n', 1) s, 'x' t", 500),
+            (", ".join(f"'x' s{n}" for n in range(100)), 250),
+        ],
+    )
+    def test_of_a_save_are_not_measured(self, spark: Any, columns: str, rows: int) -> None:
+        """A batch of 2,000 texts of 300 kB did not fit the memory of an executor."""
+        frame = spark.sql(f"select {columns} from range(1)")
+        with spark_tasks._quick_batches(frame, arrow_schema(frame.schema)):
+            limits = [spark.conf.get(key, None) for key in LIMITS]
+        assert limits == ([str(rows), str(2**31 - 1)] if spark.version >= "4.1" else [None, None])
         assert all(spark.conf.get(key, None) is None for key in LIMITS)
 
-    def test_where_a_row_may_be_long_are(self, spark: Any, url: str) -> None:
-        save(sizes_of_batches(spark, binary=True), url)
+    @pytest.mark.parametrize("binary", [True, False])
+    def test_where_a_row_may_be_long_or_python_computes_it_are(
+        self, spark: Any, url: str, binary: bool
+    ) -> None:
+        save(sizes_of_batches(spark, binary), url)
         assert batches_seen(url) == [(5000, None)]
+
+    def test_where_a_row_may_be_long_without_python_are(self, spark: Any) -> None:
+        frame = spark.sql("select array(X'00') b")
+        with spark_tasks._quick_batches(frame, arrow_schema(frame.schema)):
+            assert all(spark.conf.get(key, None) is None for key in LIMITS)
 
     @pytest.mark.parametrize(("limit", "value"), [(LIMITS[0], "3000"), (LIMITS[1], "1m")])
     def test_as_the_session_says(self, spark: Any, url: str, limit: str, value: str) -> None:
@@ -608,7 +626,6 @@ class TestBatches:
             assert spark.conf.get(limit) == value
         finally:
             spark.conf.unset(limit)
-        assert batches_seen(url) != [(n, str(2**31 - 1)) for n in (2000, 2000, 1000)]
         assert sum(n for n, _ in batches_seen(url)) == 5000
 
 
