@@ -117,7 +117,7 @@ class DomainMetadata:
 
 @dataclass(frozen=True)
 class CommitInfo:
-    """The origin of an entry, as its writer records it. Every entry has another ``txnId``."""
+    """The origin of an entry, as its writer records it. No two entries have the same ``txnId``."""
 
     members: Mapping[str, Any] = field(default_factory=dict)
 

@@ -89,7 +89,7 @@ def _moved(add: AddFile, path: str) -> AddFile:
 
 
 def follow_copies(change: LogChange, entry: LogEntry) -> LogChange:
-    """Return the change, which now removes the copies of files that an entry has copied."""
+    """Return the change, with copies removed in place of the files that an entry has copied."""
     if change.operation == CHECKPOINT or not change.removes:
         return change
     moved = {source: it.path for source, it in copies_in(entry).items() if source in change.removes}

@@ -65,7 +65,7 @@ class JobDecided(Exception):
 
 
 class LogOvertakenError(CommitConflictError):
-    """An entry since its base conflicts with a change.
+    """A change conflicts with an entry since its base.
 
     :param places: the partitions that both concern.
     :param met: the job of that entry; ``None``: another engine wrote it.

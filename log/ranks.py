@@ -309,7 +309,7 @@ def _read(text: str, where: str, of: str) -> PartitionRanks:
 
 def emptied_again(state: LogState, then: LogState, scope: Scope) -> dict[Partition, PartitionRanks]:
     """Return the ranks that transactions kept in a former state, for partitions with other ranks
-    now. If they kept no ranks of a partition then, it has none in the result.
+    now. A partition without ranks then has ``NO_RANKS``.
 
     :param then: the former state, with all of its transactions.
     """

@@ -14,6 +14,7 @@ held rows of a run that has loaded again    refused: they would be there twice
 If a former content comes back, it counts as the same content, no matter which entry brought it
 back. So an entry and its undoing cancel out. An undoing can be undone, and then the entry can be
 undone again.
+
 The new entry is a restore of these partitions. The table's columns stay if the files fit them.
 Otherwise the former columns come back with the files, provided that no other file needs the
 present ones.

@@ -203,8 +203,8 @@ class DeltaTable(ChangeableTable):
     """A Delta table on S3.
 
     Every engine that supports Delta Lake can read and write its log. Jobs of this package write
-    each file once, without listings, and commit by one conditional PUT of an entry. The store lets
-    only one of several writers have this entry.
+    each file once, need no listing of files, and commit by one conditional PUT of an entry. The
+    store lets only one of several writers have this entry.
 
     :param url: ``s3://bucket/prefix``.
     :param client: a boto3 S3 client whose credentials and endpoint are used; ``None`` for boto3's
@@ -1075,7 +1075,7 @@ class DeltaTable(ChangeableTable):
             in order; or ``{"keep": [...]}``, jobs.
         :param partitions: only these; ``None``: all.
         :param apply: ``False`` only reports what would be done.
-        :param owner: the owner who decides; ``None``: this process.
+        :param owner: the owner that the settlement records; ``None``: this process.
         :returns: the conflicts, each with its settlement, or why it is not settled.
         :raises InvalidInputError: the policy is invalid; or a partition has no conflict on record.
         """

@@ -42,7 +42,7 @@ class CheckpointAction(StrEnum):
 class NotDurable:
     """Files of a partition that lie only in a fast root.
 
-    :param files: the number of these files; ``rows`` and ``bytes``: theirs.
+    :param files: the number of these files; ``rows`` and ``bytes``: the sums of theirs.
     :param since: when the job of the oldest of them began, by its driver's clock; Unix seconds.
     """
 

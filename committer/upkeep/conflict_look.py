@@ -92,7 +92,7 @@ class NewRecords:
 def look_since(context: Context, record: ConflictRecord) -> Step[NewRecords]:
     """Read the decisions and failures that came since the last search.
 
-    Sends a LIST of the open jobs, at most four of decisions (each for a thousand of them), one of
+    Sends a LIST of the open jobs, at most four of decisions for each thousand of them, one of
     failures, and a GET for each new record."""
     root = context.root
     # Before the decisions: if a job is closed in between, its decision is listed.
@@ -132,7 +132,7 @@ def look_since(context: Context, record: ConflictRecord) -> Step[NewRecords]:
 
 
 def look_back(context: Context, seconds: float) -> Step[NewRecords]:
-    """Read the decisions and failures of the last seconds, by the store's clock."""
+    """Read the decisions and failures of so many seconds before now, by the store's clock."""
     root = context.root
     opened = yield from list_objects(root.open_prefix)
     since = opened.since - seconds

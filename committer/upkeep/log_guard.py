@@ -3,7 +3,7 @@
 Two writers cannot both write an entry of a log if each PUT of one has ``If-None-Match``. Delta on
 Spark does not send it by default. The policy refuses such a PUT, so that it fails instead of
 destroying a commit. The condition keys are those of AWS (S3 User Guide, "Enforce conditional writes
-on Amazon S3 buckets"). A store that does not know them treats every request as unconditional.
+on Amazon S3 buckets"). To a store that does not know them every request looks unconditional.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Unfinished maintenance: the store failed it after something may have been changed.
 
-A missing answer or right means that one request did nothing. It says nothing about the requests
-before it. If the report said *refused*, the user would believe that nothing was changed. So it says
-*unfinished*: each verb of maintenance may be run again, and then does the rest. The error of a
-missing fast root stays as it is, since it says itself what is safe and what to do.
+An error about a missing answer or right says that one request did nothing. It says nothing about
+the requests before it. If it were reported as *refused*, the user would believe that nothing was
+changed. So it is reported as *unfinished*: each verb of maintenance may be run again, and then does
+the rest. The error of a missing fast root stays as it is, since it says itself what is safe and
+what to do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Condensing of decisions: a *commit* shrinks to a few bytes once its lists are not needed.
 
 A decision is never deleted. It prevents a process that wakes up late from deciding its job a second
-time. And a run that is repeated reads in it what it did.
+time, and a repeated run learns from it what it did.
 """
 
 from __future__ import annotations
