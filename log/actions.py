@@ -1,16 +1,16 @@
 """Actions of a log entry in Delta Lake's format: each is a line of JSON.
 
-=================  =========================================================================
-action             effect on a table's state
-=================  =========================================================================
-``protocol``       replaces the versions and features that readers and writers must know
-``metaData``       replaces columns, partition columns, properties
-``add``            the file is live, with these statistics and tags
-``remove``         the file is not live any more; a *tombstone* says since when
-``txn``            the application has reached this version
-``domainMetadata`` replaces or removes the configuration of one domain
-``commitInfo``     none; says who wrote the entry and why. Checkpoints leave it out
-=================  =========================================================================
+==================  =========================================================================
+action              effect on a table's state
+==================  =========================================================================
+``protocol``        replaces the versions and features that readers and writers must know
+``metaData``        replaces columns, partition columns, properties
+``add``             the file is live, with these statistics and tags
+``remove``          the file is not live any more; a *tombstone* says since when
+``txn``             the application has reached this version
+``domainMetadata``  replaces or removes the configuration of one domain
+``commitInfo``      none; says who wrote the entry and why. Checkpoints leave it out
+==================  =========================================================================
 
 Other actions (``cdc``, and those of unknown features) have no effect here. If a feature gives them
 an effect, ``protocol`` names this feature, and tables with features outside an allow-list are

@@ -1,13 +1,13 @@
 """Fences of jobs: after the entry with its fence a job can no longer commit.
 
-==============================  ===========================  ============================
-the log, since J's open record  the fence                    a publisher of J
-==============================  ===========================  ============================
-an entry of J                   none: J is committed         committed: finishes
-a fence of J                    none: that fence stands      fenced
-neither, and all was read       an entry with a ``txn`` of J an entry of J
-some of it was cleaned          unknown                      unknown
-==============================  ===========================  ============================
+==============================  ============================  ============================
+the log, since J's open record  the fence                     a publisher of J
+==============================  ============================  ============================
+an entry of J                   none: J is committed          committed: finishes
+a fence of J                    none: that fence stands       fenced
+neither, and all was read       an entry with a ``txn`` of J  an entry of J
+some of it was cleaned          unknown                       unknown
+==============================  ============================  ============================
 
 Both write at the number after all entries that they have judged, so one comes before the other and
 the later one sees it. They search the log since J's open record was written, by the store's clock,
