@@ -16,8 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Param, chain
-from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.providers.common.compat.sdk import DAG, Param, chain, task
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
@@ -58,5 +57,9 @@ with DAG(
         on_conflict="{{ params.policy }}",
         on_superseded="{{ 'skip' if params.policy == 'newest_run' else 'fail' }}",
     )
-    report = EmptyOperator(task_id="report", trigger_rule="none_failed")
-    chain(load, report)
+
+    @task(trigger_rule="none_failed")
+    def report() -> None:
+        """Stand for what comes after the load."""
+
+    chain(load, report())

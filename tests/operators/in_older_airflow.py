@@ -7,6 +7,7 @@ import asyncio
 import importlib
 import os
 import pkgutil
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -139,6 +140,7 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+#: The examples that are run here.
 WITH_2_11 = ("flights_daily.py", "flights_emr_serverless.py", "zero_rename_maintenance.py")
 
 
@@ -184,6 +186,18 @@ def test_every_module_imports() -> None:
             if not module.name.endswith(missing):
                 seen.append(importlib.import_module(module.name))
     assert len(seen) >= 17
+
+
+def test_examples_that_are_said_to_run_here_are_read() -> None:
+    from airflow.models.dagbag import DagBag
+
+    table = (Path(__file__).parents[2] / "docs" / "airflow" / "examples.md").read_text("utf-8")
+    rows = re.findall(r"^\| \[(\w+\.py)\].*\| ([^|]+) \|$", table, re.MULTILINE)
+    said = [name for name, versions in rows if "2.11" in versions]
+    assert {*WITH_2_11} < {*said}
+    for name in said:
+        bag = DagBag(str(EXAMPLES / name), include_examples=False)
+        assert (bag.import_errors, len(bag.dags) > 0) == ({}, True), name
 
 
 def test_the_daily_example(dags: dict[str, Any], daily: Any) -> None:
