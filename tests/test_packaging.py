@@ -109,7 +109,7 @@ def test_dg_finds_the_package_of_components(project: dict[str, Any]) -> None:
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     info = {name for name in names if ".dist-info/" in name}
-    expected = {"pyspark_zero_rename.py", "zero_rename/py.typed"}
+    expected = {"pyspark_zero_rename.py", "zero_rename/py.typed", "dagster_zero_rename/py.typed"}
     expected.add("zero_rename/example_dags/.airflowignore")
     java_compiler()
     expected.add(JAR.as_posix())
