@@ -7,13 +7,14 @@ Names that are only in another module there are imported from
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from ..orchestration.runs.task_run import task_of
+from . import get_provider_info
 
 if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
     from airflow.sdk.definitions.asset import AssetRef
@@ -162,3 +163,36 @@ def kept_link(ti_key: Any, key: str) -> str:
 
     known: Any = XCom
     return known.get_value(ti_key=ti_key, key=key) or ""
+
+
+def form_widgets() -> dict[str, Any]:
+    """Return the fields of the connection's form, for Airflow 2.11, which asks the hook for them;
+    Airflow 3 reads them in the provider information."""
+    from flask_appbuilder.fieldwidgets import BS3TextFieldWidget  # pyright: ignore
+    from wtforms import StringField  # pyright: ignore
+    from wtforms.validators import AnyOf, Optional  # pyright: ignore
+
+    fields: dict[str, Any] = {}
+    for name, field in _connection_type()["conn-fields"].items():
+        choices = field["schema"].get("enum", ())
+        fields[name] = StringField(
+            field["label"],
+            widget=BS3TextFieldWidget(),
+            description=" ".join(filter(None, (field["description"], _one_of(choices)))),
+            validators=[Optional(), *([AnyOf(choices)] if choices else [])],
+        )
+    return fields
+
+
+def form_behaviour() -> dict[str, Any]:
+    """Return which fields that every connection has are hidden, for Airflow 2.11."""
+    behaviour = _connection_type()["ui-field-behaviour"]
+    return {name.replace("-", "_"): value for name, value in behaviour.items()}
+
+
+def _connection_type() -> dict[str, Any]:
+    return get_provider_info()["connection-types"][0]
+
+
+def _one_of(choices: Sequence[str]) -> str:
+    return f"[{', '.join(choices)}]" if choices else ""

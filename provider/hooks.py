@@ -13,6 +13,7 @@ from ..committer.errors import InvalidInputError, ZeroRenameError
 from ..orchestration.table_names import all_below, urls_below
 from . import CONNECTION_TYPE
 from .aws_identity import handed_keys
+from .compat import AIRFLOW_V_3_0_PLUS, form_behaviour, form_widgets
 from .connection import ConnectionSettings, check_answered, config_number, secrets_of, unanswered
 
 if TYPE_CHECKING:
@@ -42,6 +43,15 @@ class ZeroRenameHook(BaseHook):
     default_conn_name = DEFAULT_CONN_ID
     conn_type = CONNECTION_TYPE
     hook_name = "Zero Rename"
+    if not AIRFLOW_V_3_0_PLUS:  # Airflow 3 reads them in the provider information.
+
+        @classmethod
+        def get_connection_form_widgets(cls) -> dict[str, Any]:
+            return form_widgets()
+
+        @classmethod
+        def get_ui_field_behaviour(cls) -> dict[str, Any]:
+            return form_behaviour()
 
     def __init__(self, zero_rename_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -138,7 +138,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     },
     "provider": {
         "assets": {"compat", "hooks", "table_watch"},
-        "hooks": {"connection", "aws_identity"},
+        "hooks": {"aws_identity", "compat", "connection"},
         "table_watch": {"compat", "hooks"},
         "triggers": {"table_watch"},
         "page": {"hooks", "table_watch"},

@@ -20,6 +20,8 @@ import airflow
 import pytest
 
 import zero_rename
+from zero_rename.provider import get_provider_info
+from zero_rename.provider.connection import ConnectionSettings
 from zero_rename.provider.hooks import ZeroRenameHook
 
 BUCKET = "older-airflow"
@@ -186,6 +188,26 @@ def test_every_module_imports() -> None:
             if not module.name.endswith(missing):
                 seen.append(importlib.import_module(module.name))
     assert len(seen) >= 17
+
+
+def test_form_of_the_connection_has_its_fields() -> None:
+    """This Airflow asks the hook for them; there was only ``extra``."""
+    from airflow.providers_manager import ProvidersManager
+
+    (said,) = get_provider_info()["connection-types"]
+    prefix, manager = "extra__zero_rename__", ProvidersManager()
+    widgets: Any = manager.connection_form_widgets
+    shown = [it.field_name for name, it in widgets.items() if name.startswith(prefix)]
+    assert shown == list(said["conn-fields"])
+    behaviour = manager.field_behaviours["zero_rename"]
+    assert behaviour["hidden_fields"] == said["ui-field-behaviour"]["hidden-fields"]
+    assert f"{prefix}table_root" in behaviour["placeholders"]
+    on_conflict = widgets[f"{prefix}on_conflict"].field.kwargs
+    assert on_conflict["description"].endswith("[fail, last_wins, newest_run]")
+    # What a field was left empty is left out of the connection; what was filled in is text.
+    extra = {"table_root": "s3://lake/wh", "purge_older_than_hours": "72"}
+    settings = ConnectionSettings.from_extra(extra, "c")
+    assert (settings.purge_older_than_hours, settings.policies) == (72.0, {})
 
 
 def test_examples_that_are_said_to_run_here_are_read() -> None:
