@@ -14,6 +14,7 @@ from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 import dagster as dg
+from dagster._core.errors import DagsterInvalidPropertyError
 from dagster._core.execution.plan.state import KnownExecutionState
 from dagster._core.storage.tags import (
     ASSET_RESUME_RETRY_TAG,
@@ -23,7 +24,7 @@ from dagster._core.storage.tags import (
     STEP_SELECTION_TAG,
 )
 
-from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.errors import InvalidInputError, first_few
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot
 from zero_rename.committer.format.run_rank import RunRank, RunRanks
@@ -43,6 +44,8 @@ APPLICATION = "dagster"
 _WHOLE = "-"
 #: An asset's table, of either layout.
 AssetTable = Table | DeltaTable
+#: The context of an asset's function, or of an op of a graph asset.
+FunctionContext = dg.AssetExecutionContext | dg.OpExecutionContext
 
 
 @dataclass(frozen=True)
@@ -75,16 +78,19 @@ class AssetStep:
 
     @staticmethod
     def of(
-        context: dg.AssetExecutionContext | dg.OutputContext, asset_key: dg.AssetKey | None = None
+        context: FunctionContext | dg.OutputContext, asset_key: dg.AssetKey | None = None
     ) -> AssetStep:
         """Read the step from the context of an asset's function, or of an I/O manager's output.
 
         :param asset_key: the asset, if the function makes several.
-        :raises InvalidInputError: the run's range of partitions is invalid, or not one range.
+        :raises InvalidInputError: the run's range of partitions is invalid, or not one range; or
+            the step does not make this asset in this run.
         """
         step = step_of(context)
-        if asset_key is None or isinstance(context, dg.OutputContext):
+        if isinstance(context, dg.OutputContext):
             asset_key = context.asset_key
+        else:
+            asset_key = _asset_of(step, asset_key)
         node = step.job_def.asset_layer.get(asset_key)
         run = step.dagster_run
         again = run.tags.get(DOES_AGAIN)
@@ -331,13 +337,63 @@ def _window_end(partitions_def: dg.PartitionsDefinition | None, key: str) -> dat
     return None
 
 
-def step_of(
-    context: dg.AssetExecutionContext | dg.OutputContext | dg.InputContext,
-) -> StepExecutionContext:
-    """Return the step that an asset's function or an I/O manager works for."""
+def step_of(context: FunctionContext | dg.OutputContext | dg.InputContext) -> StepExecutionContext:
+    """Return the step that an asset's function or an I/O manager works for.
+
+    :raises InvalidInputError: the context is not that of a step in a run, or of a check.
+    """
+    if isinstance(context, dg.OutputContext | dg.InputContext):
+        return context.step_context
     if isinstance(context, dg.AssetExecutionContext):
-        return context.op_execution_context.get_step_execution_context()
-    return context.step_context
+        context = context.op_execution_context
+    if not isinstance(context, dg.OpExecutionContext):
+        raise InvalidInputError(
+            f"context is of type {type(context).__name__}, and only the functions of assets "
+            "write. Nothing was written.",
+            remedy="Hand over the context of the asset's function.",
+        )
+    try:
+        return context.get_step_execution_context()
+    except DagsterInvalidPropertyError:
+        raise InvalidInputError(
+            f"{context.op_def.name!r} was called directly, so there is no run whose retries could "
+            "be known. Nothing was written.",
+            remedy="Run it by dg.materialize([asset], resources={…}, partition_key=…), in tests, "
+            "too.",
+        ) from None
+
+
+def _asset_of(step: StepExecutionContext, asset_key: dg.AssetKey | None) -> dg.AssetKey:
+    """Return the asset that a step's function writes.
+
+    :param asset_key: the one that the function names; ``None``: it makes only one.
+    :raises InvalidInputError: the step does not make it in this run. A run of some of a function's
+        assets would otherwise replace the rows of the others.
+    """
+    if (made := step.assets_def) is None:
+        raise InvalidInputError(
+            f"The op {step.op.name!r} makes no asset, so nothing says which partitions of which "
+            "table it writes. Nothing was written.",
+            remedy="Write in an asset's function; or open the table in the op, by "
+            "zero_rename.table(name).job(…).",
+        )
+    known = sorted(it.to_user_string() for it in made.keys_by_output_name.values())
+    if asset_key is None and len(known) == 1:
+        return next(iter(made.keys_by_output_name.values()))
+    if asset_key is None:
+        raise InvalidInputError(
+            f"The function {step.op.name!r} makes several assets, {first_few(known)}, and does not "
+            "say which of them is written. Nothing was written.",
+            remedy="Name it by asset_key=.",
+        )
+    if asset_key in made.keys:
+        return asset_key
+    raise InvalidInputError(
+        f"asset_key={asset_key.to_user_string()!r} is not among the assets that {step.op.name!r} "
+        f"makes in this run, {first_few(known)}. Nothing was written.",
+        remedy="Name one of them. If a run makes only some assets of a function, "
+        "context.selected_asset_keys has these.",
+    )
 
 
 #: The step that this process works for: its run, its key there, and the attempt.

@@ -40,7 +40,7 @@ from zero_rename.s3a.hadoop.settings import check_committer
 from zero_rename.s3a.policies import check_kept
 from zero_rename.tables.table_at import delta_at, opened_as_it_is
 
-from .asset_step import AssetStep, AssetTable, step_of
+from .asset_step import AssetStep, AssetTable, FunctionContext, step_of
 from .asset_write import CONTENT, LAYOUT, SCHEMA_MODE, WritePolicy, write_asset
 from .failures import final_failures, restore_retries
 from .registration import Registration
@@ -318,7 +318,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
 
     def write(
         self,
-        context: dg.AssetExecutionContext | dg.OutputContext,
+        context: FunctionContext | dg.OutputContext,
         data: Any,
         *,
         table: str | None = None,
@@ -344,7 +344,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
         :param data: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars frame, a
             DuckDB relation, an iterator of these, or a Spark data frame.
         :param table: its name; ``None``: ``table`` in the asset's metadata, else the asset's key.
-        :param asset_key: the asset, if the function makes several.
+        :param asset_key: the asset, if the function makes several. A run of some of them writes
+            only these.
         :param mode: ``overwrite``, ``append`` or ``merge``; ``None``: ``mode`` in the asset's
             metadata, else ``overwrite``.
         :param partition_expr: the column that holds the partition keys, ``"day"``, or a path of
@@ -396,7 +397,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
 
     def spark_load(
         self,
-        context: dg.AssetExecutionContext,
+        context: FunctionContext,
         *,
         table: str | None = None,
         asset_key: dg.AssetKey | str | None = None,
@@ -423,7 +424,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
             assert isinstance(target, Table)  # Hadoop's committers write directories.
             return HadoopLoad.of(step, target, policy, committer)
 
-    def spark_env(self, context: dg.AssetExecutionContext, **asked: Any) -> dict[str, str]:
+    def spark_env(self, context: FunctionContext, **asked: Any) -> dict[str, str]:
         """Return environment variables for a Spark application that writes an asset by ``save()``.
         They describe the load and give access to the store. The keys among them are secret.
 
@@ -436,7 +437,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
 
     def _asked(
         self,
-        context: dg.AssetExecutionContext | dg.OutputContext,
+        context: FunctionContext | dg.OutputContext,
         table: str | None,
         asset_key: dg.AssetKey | str | None,
         mode: str | None,

@@ -15,7 +15,7 @@ from zero_rename.orchestration.submit.properties import private_folder
 from zero_rename.orchestration.submit.submission import Cluster, Submission, prepare, spark_submit
 from zero_rename.s3a.hadoop.settings import check_options
 
-from ..asset_step import step_of
+from ..asset_step import FunctionContext, step_of
 from ..failures import final_failures
 from ..key_paths import PartitionExpr
 from ..resource import ZeroRenameResource
@@ -65,7 +65,7 @@ class SparkPipesClient(dg.ConfigurableResource):
 
     def run(
         self,
-        context: dg.AssetExecutionContext,
+        context: FunctionContext,
         *,
         application: str,
         application_args: Sequence[str] = (),

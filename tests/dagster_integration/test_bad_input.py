@@ -268,3 +268,62 @@ def test_an_input_whose_table_is_not_there(zero: ZeroRenameResource) -> None:
         dg.materialize(
             [flights, report], resources={"io_manager": ZeroRenameIOManager(zero_rename=zero)}
         )
+
+
+class TestContextOfNoAsset:
+    """The step makes no asset, or another one, or there is no step."""
+
+    def test_op_of_a_job(self, zero: ZeroRenameResource) -> None:
+        @dg.op
+        def load(context: dg.OpExecutionContext, zero: ZeroRenameResource) -> None:
+            zero.write(context, pa.Table.from_pylist(ONE, SCHEMA))
+
+        @dg.job(resource_defs={"zero": zero})
+        def job() -> None:
+            load()
+
+        with pytest.raises(dg.Failure, match=r"op 'load' makes no asset.*zero_rename\.table"):
+            job.execute_in_process()
+
+    def test_op_of_a_graph_asset_is_taken(self, zero: ZeroRenameResource) -> None:
+        @dg.op
+        def load(context: dg.OpExecutionContext, zero: ZeroRenameResource) -> None:
+            zero.write(context, pa.Table.from_pylist(ONE, SCHEMA))
+
+        @dg.graph_asset
+        def flights() -> Any:
+            return load()
+
+        assert dg.materialize([flights], resources={"zero": zero}).success
+        assert zero.table("flights").to_arrow().num_rows == 1
+
+    def test_asset_check(self, zero: ZeroRenameResource) -> None:
+        @dg.asset_check(asset="flights")
+        def check(context: dg.AssetCheckExecutionContext, zero: ZeroRenameResource):
+            given: Any = context
+            with pytest.raises(InvalidInputError, match="AssetCheckExecutionContext"):
+                zero.write(given, pa.Table.from_pylist(ONE, SCHEMA))
+            return dg.AssetCheckResult(passed=True)
+
+        assert dg.materialize([asset(), check], resources={"zero": zero}).success
+
+    def test_direct_call(self, zero: ZeroRenameResource) -> None:
+        with pytest.raises(InvalidInputError, match=r"called directly.*dg\.materialize"):
+            asset()(dg.build_asset_context(), zero=zero)
+
+    @pytest.mark.parametrize(
+        ("written", "message"),
+        [(None, "asset_key="), ("neither", "'neither' is not among"), ("other", "'other' is not")],
+    )
+    def test_asset_that_the_run_does_not_make(
+        self, zero: ZeroRenameResource, written: str | None, message: str
+    ) -> None:
+        """A run of one of two assets must not replace the rows of the other."""
+
+        @dg.multi_asset(specs=[dg.AssetSpec("flights"), dg.AssetSpec("other")], can_subset=True)
+        def both(context: dg.AssetExecutionContext, zero: ZeroRenameResource) -> Any:
+            yield zero.write(context, pa.Table.from_pylist(ONE, SCHEMA), asset_key=written)
+
+        selection = None if written is None else ["flights"]
+        refused(zero, both, message, selection=selection)
+        assert not zero.table("other").exists()
