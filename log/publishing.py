@@ -116,17 +116,18 @@ def publish_job(
 
 
 def kept_for(layout: LogLayout, state: LogState) -> float:
-    """Return how long after its opening a job may wait, in seconds."""
-    return layout.retention(state)
+    """Return how long after its opening a job may wait, in seconds: no VACUUM deletes its files in
+    that time."""
+    return spared_for(layout.retention(state))
 
 
 def _refuse_late(layout: LogLayout, state: LogState, waiting: WaitingJob) -> None:
-    age, allowed = waiting.now - waiting.opened_at, kept_for(layout, state)
-    if age < spared_for(allowed):
+    age, retention = waiting.now - waiting.opened_at, layout.retention(state)
+    if age < kept_for(layout, state):
         return
     raise CommitConflictError(
         f"The job has waited for {age / 86400:.1f} days, and the table keeps files that no entry "
-        f"names for {allowed / 86400:.1f}: some of its own may be gone. It was not published.",
+        f"names for {retention / 86400:.1f}: some of its own may be gone. It was not published.",
         job=waiting.change.job,
         remedy="Load its rows again. Where an audit takes longer, lengthen "
         "delta.deletedFileRetentionDuration of the table.",

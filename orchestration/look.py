@@ -27,15 +27,12 @@ def look(wanted: Collection[str], pages: MutableMapping[str, int]) -> Step[dict[
     groups: dict[str, list[str]] = {}
     for name in wanted:
         groups.setdefault(_parent(name), []).append(name)
-    prefixes = [
-        (parent, prefix)
-        for parent, names in groups.items()
-        for prefix in _prefixes(names, pages.get(parent, 1))
-    ]
+    asked = {parent: _prefixes(names, pages.get(parent, 1)) for parent, names in groups.items()}
+    prefixes = [(parent, prefix) for parent, found in asked.items() for prefix in found]
     listings = yield from All(tuple(list_objects(prefix) for _, prefix in prefixes))
     found: dict[str, list[tuple[str, str]]] = {name: [] for name in wanted}
     for (parent, _), listing in zip(prefixes, listings, strict=True):
-        if len(groups[parent]) > 1:
+        if len(asked[parent]) < len(groups[parent]):
             pages[parent] = 1 + len(listing.objects) // 1000
         for name, item in _placed(listing.objects, found):
             found[name].append((item.key, item.etag))

@@ -11,6 +11,7 @@ It is the API of the task's own Airflow, so its version is known: 2 in Airflow 3
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from ..orchestration.runs.task_run import NamedTask
 #: States of a task instance that has ended.
 ENDED = frozenset(("success", "failed", "skipped", "upstream_failed", "removed"))
 _TIMEOUT = 60.0
+#: Events in an answer: the most that a server allows by default.
+_PAGE = 100
 #: Names that differ between the two versions: the API's root, assets, the id of an asset, the DAGs
 #: that are scheduled on an asset, and the id of a run.
 _ROOT, _ASSET, _ASSET_ID, _FOLLOWERS, _RUN_ID = (
@@ -157,15 +160,12 @@ class AirflowApi:
         _ask(self._client, "POST", f"{_ROOT}/{path}", json=body | {"dry_run": False})
 
     def events(self, of: NamedTask | TriggeredRun, after: int = 0) -> list[AssetEvent]:
-        """Return the asset events of an instance or a run: the last fifty, newest first.
+        """Return the asset events of an instance or a run, newest first.
+
+        A load has an event for each partition and outlet, so there may be many pages.
 
         :param after: the number of an event; it and earlier ones are left out.
         """
-        asked = {"source_dag_id": of.dag_id, "source_run_id": of.run_id}
-        if isinstance(of, NamedTask):
-            asked |= {"source_task_id": of.task_id, "source_map_index": str(of.map_index)}
-        asked |= {"order_by": "-timestamp", "limit": "50"}
-        told = self._call("GET", f"{_ASSET}s/events", params=asked)[f"{_ASSET}_events"]
         return [
             AssetEvent(
                 it["id"],
@@ -176,9 +176,28 @@ class AirflowApi:
                     for run in it["created_dagruns"]
                 ),
             )
-            for it in told
-            if it["id"] > after
+            for it in self._events(of, after)
         ]
+
+    def last_event(self, of: NamedTask) -> int:
+        """Return the number of the newest asset event of an instance; 0 if it has none."""
+        return next((it["id"] for it in self._events(of, 0, 1)), 0)
+
+    def _events(
+        self, of: NamedTask | TriggeredRun, after: int, page: int = _PAGE
+    ) -> Iterator[dict[str, Any]]:
+        """Yield events as the API returns them, page by page, newest first."""
+        asked = {"source_dag_id": of.dag_id, "source_run_id": of.run_id}
+        if isinstance(of, NamedTask):
+            asked |= {"source_task_id": of.task_id, "source_map_index": str(of.map_index)}
+        asked |= {"order_by": "-timestamp", "limit": str(page)}
+        for offset in itertools.count(0, page):
+            params = asked | {"offset": str(offset)}
+            found = self._call("GET", f"{_ASSET}s/events", params=params)[f"{_ASSET}_events"]
+            newer = [it for it in found if it["id"] > after]
+            yield from newer
+            if len(newer) < page:
+                return
 
     def followers(self, asset: str) -> list[str]:
         """Return the DAGs that are scheduled on an asset.

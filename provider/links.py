@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 #: Key of the XCom with the address, on Airflow 2.11, which does not keep it itself.
 CONSOLE_KEY = "s3_console"
+_CONSOLE = "console.aws.amazon.com"
+#: Consoles of partitions of AWS with accounts of their own, by what their regions begin with.
+_CONSOLES = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"}
 
 
 class TableConsoleLink(BaseOperatorLink):
@@ -48,11 +51,12 @@ class TableConsoleLink(BaseOperatorLink):
             return ""
         bucket, _, prefix = table.removeprefix("s3://").partition("/")
         folder = prefix if partition is None else f"{prefix}/{partition}"
-        where = f"&region={quote(meta.region_name)}" if meta.region_name else ""
-        return (
-            f"https://console.aws.amazon.com/s3/buckets/{quote(bucket)}"
-            f"?prefix={quote(folder)}/{where}"
+        region = meta.region_name or ""
+        console = next(
+            (it for begin, it in _CONSOLES.items() if region.startswith(begin)), _CONSOLE
         )
+        where = f"&region={quote(region)}" if region else ""
+        return f"https://{console}/s3/buckets/{quote(bucket)}?prefix={quote(folder)}/{where}"
 
 
 class PartitionPageLink(BaseOperatorLink):

@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -168,9 +169,10 @@ class Recomputing:
         before = {it.instance: it.events for it in reversed(progress.all)}  # The first clear's.
         front = [event for it, last in before.items() for event in api.events(it, after=last)]
         seen: set[TriggeredRun] = set()
+        followers = cache(api.followers)
         while front:
             event = front.pop()
-            for dag_id in api.followers(event.asset):
+            for dag_id in followers(event.asset):
                 of_dag = tuple(run for run in event.runs if run.dag_id == dag_id)
                 found.setdefault(dag_id, []).append(replace(event, runs=of_dag))
             front += [more for run in event.runs if run not in seen for more in api.events(run)]
@@ -189,7 +191,7 @@ class Recomputing:
         self, api: AirflowApi, steps: Sequence[Step], instance: NamedTask
     ) -> list[Again]:
         """Clear a task instance, for all steps of a layer that it must make."""
-        last = max((event.number for event in api.events(instance)), default=0)
+        last = api.last_event(instance)
         # By default a run keeps the version of its DAG with which it began.
         latest = any(self._outdated(step) for step in steps)
         cleared = self._clearing.clear(api, instance, _permits(steps), latest=latest)

@@ -81,15 +81,16 @@ class SharedTables:
             self._hooks.pop(conn_id, None)
 
     def forget(self, conn_id: str, table: Table) -> bool:
-        """Forget the connection of a table, so that it is read again next time.
+        """Forget the connection by which a table was opened, so that it is read again next time.
 
-        :return: ``False`` if it was read in the last second, or is forgotten already.
+        :return: ``False`` if it was read in the last second: to read it again would not help.
         """
         with self._lock:
             known = self._hooks.get(conn_id)
-            if known is not None and known[2].get(table.root.url) is table:
-                del self._hooks[conn_id]
-            return known is not None and self._clock() - known[0] > 1.0
+            if known is None or known[2].get(table.root.url) is not table:
+                return True  # For another table it was forgotten, or has been read again, since.
+            del self._hooks[conn_id]
+            return self._clock() - known[0] > 1.0
 
 
 @dataclass(eq=False)

@@ -33,6 +33,9 @@ from ..log.replay import LogState
 from ..log.searching import JobVerdict, search_since_opened
 from .unpublished import waiting_jobs
 
+#: Errors of reading a record whose members are not what they are to be.
+_UNREADABLE = (ValueError, RecursionError, KeyError, TypeError, AttributeError, Unfit)
+
 
 def store_now(layout: DeltaLayout) -> Step[int]:
     """Return the time of the store's clock, in Unix milliseconds: one request."""
@@ -111,10 +114,11 @@ def _rival(job: str, record: Found, now: float, appends: bool, run: str | None) 
         owner, of_run = _owner(members), members.get("run")
         writes = members["owner"].get("writes") or {"partitions": (), "appends": False}
         names, adds = tuple(map(str, writes["partitions"])), bool(writes["appends"])
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, Unfit):
+        allowed = _max_duration(record)
+    except (*_UNREADABLE, RecordDamagedError):
         return None
     age, is_own = now - record.last_modified, run is not None and of_run == run
-    if is_own or (appends and adds) or age >= _max_duration(record):
+    if is_own or (appends and adds) or age >= allowed:
         return None
     return RivalJob(job, owner, age, names)
 
@@ -249,7 +253,7 @@ def _max_duration(record: Found) -> float:
     try:
         found = json.loads(record.body)["owner"].get("max_duration", MAX_DURATION)
         return float(found)
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    except _UNREADABLE as error:
         raise RecordDamagedError(
             "An open record does not say how long its job may take. The job was left alone.",
             key=record.key,

@@ -26,6 +26,17 @@ def hook(endpoint: str, region: str | None) -> SimpleNamespace:
     ("endpoint", "region", "url"),
     [
         ("https://s3.eu-west-1.amazonaws.com", "eu-west-1", f"{CONSOLE}a%20b/&region=eu-west-1"),
+        (
+            "https://s3.cn-north-1.amazonaws.com.cn",
+            "cn-north-1",
+            "https://console.amazonaws.cn/s3/buckets/lake?prefix=wh/a%20b/&region=cn-north-1",
+        ),
+        (
+            "https://s3.us-gov-west-1.amazonaws.com",
+            "us-gov-west-1",
+            "https://console.amazonaws-us-gov.com/s3/buckets/lake"
+            "?prefix=wh/a%20b/&region=us-gov-west-1",
+        ),
         ("https://s3.amazonaws.com", None, f"{CONSOLE}a%20b/"),
         ("http://127.0.0.1:9000", "us-east-1", ""),
         ("https://evil-amazonaws.com", "us-east-1", ""),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -101,6 +102,29 @@ def api(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> Iterator[Api]:
         yield made
         server.shutdown()
         thread.join()
+
+
+def test_events_of_a_load_are_read_page_by_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load of many partitions has an event for each."""
+    event = {"asset_id": 1, "timestamp": "2013-01-01T00:00:00+00:00", "created_dagruns": []}
+    every = [{"id": number, **event} for number in range(250, 0, -1)]
+    asked: list[str] = []
+
+    def answer(method: str, path: str, body: Any) -> tuple[int, Any]:
+        given = parse_qs(urlsplit(path).query)
+        if "limit" not in given:
+            return 201, {"access_token": "t"}
+        begin, most = int(given["offset"][0]), int(given["limit"][0])
+        asked.append(f"{begin} {most}")
+        return 200, {"asset_events": every[begin : begin + most]}
+
+    monkeypatch.setattr(api, "answer", answer)
+    task = NamedTask("d", "r", "t", -1)
+    with airflow_api.airflow_api("airflow_api") as client:
+        assert [it.number for it in client.events(task)] == list(range(250, 0, -1))
+        assert [it.number for it in client.events(task, after=120)] == list(range(250, 120, -1))
+        assert client.last_event(task) == 250
+    assert asked == ["0 100", "100 100", "200 100", "0 100", "100 100", "0 1"]
 
 
 @dataclass

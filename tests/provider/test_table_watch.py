@@ -372,6 +372,20 @@ def test_a_connection_is_read_again(tables: Tables) -> None:
     assert shared.table(CONN, tables.url()).driver.clients is not first.driver.clients
 
 
+def test_a_connection_is_forgotten_once_for_all_of_its_tables(tables: Tables) -> None:
+    """Their polls meet the same old keys at once: each is asked again with the new ones."""
+    now = [0.0]
+    shared = SharedTables(lambda: now[0])
+    first, second, third = (shared.table(CONN, tables.url(name)) for name in "abc")
+    now[0] = 60.0
+    assert shared.forget(CONN, first)
+    assert shared.forget(CONN, second)
+    again = shared.table(CONN, tables.url("a"))
+    assert shared.forget(CONN, third)
+    assert shared.table(CONN, tables.url("a")) is again
+    assert not shared.forget(CONN, again)
+
+
 class TestALook:
     def see(self, table: Table, *names: str, pages: dict[str, int] | None = None) -> dict[str, Any]:
         found = table.run(look(names, {} if pages is None else pages))
@@ -397,3 +411,10 @@ class TestALook:
         found = self.see(tables.table(), *names, pages={"a/": 3})
         assert found == {"a/1.json": ["a/1.json"], "a/2.json": []}
         assert tables.bucket.counter.counts()["ListObjects"] == 2
+
+    def test_lists_few_keys_of_a_large_folder_one_by_one_every_time(self, tables: Tables) -> None:
+        pages = {"a/": 3}
+        for polls in (1, 2, 3):
+            self.see(tables.table(), "a/1.json", "a/2.json", pages=pages)
+            assert tables.bucket.counter.counts()["ListObjects"] == 2 * polls
+        assert pages == {"a/": 3}

@@ -518,6 +518,17 @@ class TestOtherRuns:
             job.__exit__(ValueError, ValueError(), None)
         assert found("1") == set()
 
+    def test_one_whose_record_is_damaged_is_left_to_recovery(
+        self, table: DeltaTable, s3_bucket: Bucket
+    ) -> None:
+        write(table, rows(("1", 5)))
+        one, other = self.opened(table, "1"), self.opened(table, "1")
+        (key,) = [key for key in s3_bucket.keys(table.root.prefix) if f"/open/{one.job}" in key]
+        record = json.loads(s3_bucket.read(key))
+        record["owner"]["max_duration"] = "long"
+        s3_bucket.put(key, json.dumps(record).encode())
+        assert [it.job for it in table.rival_jobs(["day=1"], False)] == [other.job]
+
     def test_one_that_is_open_for_too_long_is_dead(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5)))
         self.opened(table, "1", max_duration=1e-9)

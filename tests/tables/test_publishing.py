@@ -94,7 +94,7 @@ class TestWriteAuditPublish:
         job = write(on(store), rows(5, 6), publish=False, idempotency_key="run").unpublished
         assert (job.rows, job.files, job.run, job.repeated) == (2, 1, "run", False)
         assert [it.partition for it in job.partitions] == ["day=1"]
-        assert job.kept_until - job.opened_at == WEEK
+        assert job.kept_until - job.opened_at == WEEK - 3600
         assert on(store).unpublished() == [job]
 
     def test_replace_empties_its_partitions_as_it_is_published(self, store: MemoryStore) -> None:
@@ -399,6 +399,15 @@ class TestUpkeep:
         with pytest.raises(CommitConflictError, match=r"for 7\.0 days"):
             on(store).publish(job)
         assert values(store) == [1]
+        assert on(store).recover()[0].outcome is Outcome.ABORTED
+
+    def test_run_whose_job_can_no_longer_be_published_loads_again(self, store: MemoryStore) -> None:
+        first = write(on(store), rows(5), publish=False, idempotency_key="run").unpublished
+        advance(store, WEEK - 3600)
+        again = write(on(store), rows(5), publish=False, idempotency_key="run").unpublished
+        assert (again.repeated, again.job != first.job) == (False, True)
+        on(store).publish(again.job)
+        assert values(store) == [1, 5]
 
     def test_job_that_has_waited_for_the_retention_is_fenced_by_recovery(
         self, store: MemoryStore

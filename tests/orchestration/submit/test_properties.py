@@ -85,7 +85,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="none is not there; nothing was"):
         read_properties(tmp_path / "none")
 
 
