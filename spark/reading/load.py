@@ -26,7 +26,7 @@ from ...committer.format.as_of import AsOf, Past
 from ...committer.format.job_spec import choice
 from ...committer.format.layout import UNPARTITIONED
 from ...committer.format.parquet.reader import partition_constants
-from ...committer.format.schema.compatibility import find_column
+from ...committer.format.schema.compatibility import find_column, is_untyped
 from ...committer.format.schema.directory import canonical_name
 from ...committer.format.schema.hive_paths import is_read_alike_by_spark, normalise_partition
 from ...committer.scan.partition_condition import wanted_files
@@ -254,6 +254,11 @@ def _by_spark(
         return SessionStore(None, why, OURS)
     if any(file.is_foreign for file in files) and is_on(spark, "spark.sql.caseSensitive"):
         why = "files of other programs may spell columns in another case, which it tells apart"
+        return SessionStore(None, why, OURS)
+    columns = map(request.snapshot.schema.field, request.schema.names)
+    untyped = next((field.name for field in columns if is_untyped(field)), None)
+    if untyped is not None:
+        why = f"files hold nulls without a type in the column {untyped}, which its reader refuses"
         return SessionStore(None, why, OURS)
     why_no_time = _why_no_time(spark, request)
     if why_no_time is not None:

@@ -19,7 +19,7 @@ from ...errors import DamagedError, InvalidInputError, TableMismatchError
 from ...store.range_reader import SizedFile, gone
 from ...store.requests import All, ByteRange, Found, Get, ListedObject, Step
 from ..layout import TableRoot
-from ..schema.compatibility import respelled, type_differences
+from ..schema.compatibility import respelled, type_differences, with_untyped
 from ..schema.evolution import joined_type
 from ..schema.hive_paths import partition_values
 from ..schema.types import ANNOTATION, find_column, normalise
@@ -520,7 +520,7 @@ def _join(fields: dict[str, pa.Field], fixed: frozenset[str], columns: FileColum
         if kind is None:
             problems.append(f"{given.name} is {given.type} there, in the table {own.type}")
         else:
-            wider = own.with_type(kind)
+            wider = with_untyped(own.with_type(kind), own.type, given.type)
             after[name] = wider if name in fixed else agreed(wider, given)
     if not problems:
         fields |= after

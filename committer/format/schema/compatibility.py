@@ -17,7 +17,7 @@ import pyarrow.types as pt
 from ...errors import InvalidInputError, TableMismatchError
 from .array_cast import cast_array
 from .hive_paths import check_column, check_partition_type
-from .types import LATER, NAMES, find_column, kept_metadata, normalise
+from .types import LATER, NAMES, UNTYPED, find_column, kept_metadata, normalise
 
 
 def check_types(schema: pa.Schema, partition_by: Sequence[str]) -> None:
@@ -53,6 +53,26 @@ def data_schema(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
 def is_later(field: pa.Field) -> bool:
     """Return whether a table's column came by evolution, so files and jobs may lack it."""
     return LATER in (field.metadata or {})
+
+
+def is_untyped(field: pa.Field) -> bool:
+    """Return whether files may hold nulls without a type in a table's column."""
+    return UNTYPED in (field.metadata or {})
+
+
+def with_untyped(field: pa.Field, *stored: pa.DataType) -> pa.Field:
+    """Mark a table's column if files hold nulls without a type in it, and it has one.
+
+    :param stored: the column's types in files.
+    """
+    if not any(kind != field.type and _has_nulls(kind) for kind in stored):
+        return field
+    return field.with_metadata({**(field.metadata or {}), UNTYPED: b"true"})
+
+
+def _has_nulls(kind: pa.DataType) -> bool:
+    parts = (kind.field(number).type for number in range(kind.num_fields))
+    return pt.is_null(kind) or any(map(_has_nulls, parts))
 
 
 def check_same(table_schema: pa.Schema, job_schema: pa.Schema, *, table: str | None = None) -> None:

@@ -10,7 +10,8 @@ A job that replaces the whole table may replace its columns by others, since no 
 after it.
 
 A column that was added later is marked in the table's schema, since a job may still leave it out. A
-column is also marked if the files of a job that began before there was a table lack it.
+column is also marked if the files of a job that began before there was a table lack it. A column of
+nulls that got a type has another mark, since older files have it without a type.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from ...errors import TableMismatchError
-from .compatibility import is_later, type_differences
+from .compatibility import is_later, type_differences, with_untyped
 from .row_metadata import merged_metadata
 from .types import LATER, normalise
 
@@ -141,7 +142,7 @@ def _joined(
         problems.append(
             f"{field.name} is {given}, in the table {own}, and names partitions: its type stays"
         )
-    return field if joined is None else field.with_type(joined)
+    return field if joined is None else with_untyped(field.with_type(joined), own)
 
 
 def joined_type(own: pa.DataType, given: pa.DataType) -> pa.DataType | None:

@@ -69,6 +69,9 @@ _DROPPED_FIELD_METADATA = frozenset({b"PARQUET:field_id", b"zero_rename.later"})
 #: Marks a column in a table's schema that came by evolution: older files do not have it, and jobs
 #: may leave it out.
 LATER = b"zero_rename.later"
+#: Marks a column in a table's schema of which files may hold nulls without a type, in the column or
+#: in a part of it: it has got its type later. Not every reader takes them for nulls of that type.
+UNTYPED = b"zero_rename.untyped"
 #: Marks a column, or a field in one, whose values have an annotation in Parquet files for which
 #: Arrow has no plain type. Its value is the annotation's name.
 ANNOTATION = b"zero_rename.annotation"

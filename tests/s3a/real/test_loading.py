@@ -115,6 +115,29 @@ def test_old_dates_of_rows_that_no_spark_wrote_are_those_that_were_written(
         spark.conf.unset(name)
 
 
+@pytest.mark.parametrize("value", ["'x'", "true", "array(1)", "named_struct('a', 'x')"])
+def test_column_of_nulls_that_got_a_type_is_read(spark: Any, url: str, value: str) -> None:
+    save(spark.sql("select 1 n, null v, 'a' p"), url, partition_by=["p"])
+    save(spark.sql(f"select 2 n, {value} v, 'b' p"), url, options={"mergeSchema": "true"})
+    found = load(spark, url)
+    assert not is_by_spark(found)
+    assert found.where("v is null").select("n").collect() == [(1,)]
+    with pytest.raises(InvalidInputError, match="nulls without a type in the column v"):
+        load(spark, url, by="spark")
+    assert is_by_spark(load(spark, url, columns=["n"], where="p = 'a'"))
+    assert update(url, set={"v": value}, where="v is null", spark=spark).rows.updated == 1
+    assert numbers(load(spark, url, where="v is not null")) == [1, 2]
+
+
+def test_files_of_other_programs_with_a_column_of_nulls_are_read(spark: Any, url: str) -> None:
+    """As pandas writes a column that is None in all rows."""
+    put_foreign(url, "a.parquet", pa.table({"n": [1], "v": pa.nulls(1)}))
+    put_foreign(url, "b.parquet", pa.table({"n": [2], "v": ["x"]}))
+    for _ in range(2):
+        assert sorted(load(spark, url, where="n > 0").collect()) == [(1, None), (2, "x")]
+        Table(url).adopt(apply=True)
+
+
 @pytest.mark.parametrize("sources", ["parquet", ""])
 @pytest.mark.parametrize(("digits", "value"), [((5, 12), "42949673.01"), ((20, 38), "9" * 30)])
 def test_conditions_on_decimals_that_were_widened_find_rows_of_files_before(

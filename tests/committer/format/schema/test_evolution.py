@@ -9,9 +9,16 @@ import pyarrow as pa
 import pytest
 
 from zero_rename.committer.errors import TableMismatchError
-from zero_rename.committer.format.schema.compatibility import check_same, is_later
+from zero_rename.committer.format.schema.compatibility import (
+    check_same,
+    from_json,
+    is_later,
+    is_untyped,
+    to_json,
+)
 from zero_rename.committer.format.schema.evolution import evolved
 from zero_rename.committer.format.schema.row_metadata import ROW_METADATA
+from zero_rename.committer.format.schema.types import normalise
 
 
 def one(kind: pa.DataType) -> pa.Schema:
@@ -73,6 +80,17 @@ def test_what_would_lose_something_names_both_types(table: pa.DataType, job: pa.
 def test_nothing_changes_where_the_table_holds_it_all() -> None:
     table = pa.schema([("a", pa.int64()), ("b", pa.string())])
     assert evolved(table, pa.schema([("b", pa.string()), ("a", pa.int32())]), ()) is table
+
+
+@pytest.mark.parametrize("of", [lambda it: it, pa.list_, lambda it: pa.map_(pa.string(), it)])
+def test_column_of_nulls_that_gets_a_type_is_marked_for_good(of: Any) -> None:
+    """Files of before hold nulls without a type, which not every reader takes."""
+    now = evolved(one(of(pa.null())), one(of(pa.int32())), ())
+    assert is_untyped(now.field("c"))
+    again = evolved(now, pa.schema([("c", of(pa.int64())), ("d", pa.null())]), ())
+    assert [is_untyped(field) for field in again] == [True, False]
+    assert is_untyped(from_json(to_json(normalise(again))).field("c"))
+    assert not is_untyped(evolved(one(of(pa.int32())), one(of(pa.int64())), ()).field("c"))
 
 
 def test_a_name_in_another_case_is_no_new_column() -> None:
