@@ -93,6 +93,7 @@ class _Look:
     :param table: the id of the table that the last search has read.
     :param state: the state after the judged entries; ``None``: the log was not opened.
     :param changed: by partition, the version of the last entry that changed it.
+    :param judged: the entries since the last search.
     :param lost: versions of cleaned entries whose rows take part in the comparison.
     """
 
@@ -106,6 +107,7 @@ class _Look:
     runs: LogRuns
     state: LogState | None = None
     changed: dict[str, int] = field(default_factory=dict)
+    judged: list[LogEntry] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
     unread: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -232,6 +234,7 @@ class _Look:
         :param state: a state with the files before the entry and the columns after it.
         """
         self.runs.note(entry, state)
+        self.judged.append(entry)
         parts, settles = self.runs.parts(entry, state), settles_of(entry)
         taken = takes_place(entry, state).partitions
         for place in sorted(parts.changed | taken | settles.keys(), key=repr):
@@ -270,7 +273,7 @@ class _Look:
 
     def _judge_left_out(self, state: LogState) -> Step[None]:
         """Record the partitions that jobs left out because newer runs had loaded them."""
-        for entry in [it for it in self.runs.entries.values() if it is not None]:
+        for entry in self.judged:
             left = entry.ours.get("superseded")
             for name, job in left.items() if isinstance(left, dict) else ():
                 place = self._place(name, state)

@@ -149,6 +149,9 @@ class TestNone:
         assert conflict.settlement is not None
         assert (conflict.settlement.how, conflict.settlement.job) == (SettledBy.POLICY, newer)
         assert {it.job for it in conflict.runs} == {newer, late}
+        world.advance(3600)
+        world.load(3, "2")  # Takes the place of the late run, whose entry is read again.
+        assert world.look(seconds=60).conflicts == ()
 
     def test_superseded_run_that_failed_is_settled_by_the_policy(self, world: World) -> None:
         world.load(2, "1")
