@@ -87,7 +87,7 @@ def dated(context: Context) -> Iterator[None]:
             raise
         raise AirflowFailException(
             f"A template of this task asks for the run's date, and the run {context.get('run_id')} "
-            f"has none ({error}). Nothing was submitted. Load a day of the past by "
+            f"has none ({error}). Nothing was read or written. Load a day of the past by "
             "`airflow backfill create --dag-id … --from-date … --to-date …`, or let the template "
             "ask for a parameter."
         ) from error

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ..orchestration.runs.arguments import Parser, invalid
 from ..orchestration.templates import is_known
+from .failures import dated
 
 
 class TaskArguments:
@@ -72,6 +73,18 @@ class TaskArguments:
                 )
             if value is not None:
                 setattr(self, name, parse(name, value))
+
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Any, context: Any, *more: Any, **named: Any
+    ) -> None:
+        """Render the templates: Airflow calls this for a mapped task, too
+        (``airflow.sdk.definitions.mappedoperator``, render_template_fields).
+
+        :raises AirflowFailException: one asks for the date of a run that has none.
+        """
+        made: Any = super()
+        with dated(context):
+            made._do_render_template_fields(parent, template_fields, context, *more, **named)
 
     def _is_file(self, written: object) -> bool:
         endings = tuple(getattr(self, "template_ext", None) or ())

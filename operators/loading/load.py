@@ -60,7 +60,7 @@ from ...orchestration.table_names import check_catalog, check_table_name
 from ...orchestration.templates import is_known
 from ...provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
 from ...provider.dag_schedule import shared_partition
-from ...provider.failures import dated, ended_for_good, final_where_refused, refuse_retry
+from ...provider.failures import ended_for_good, final_where_refused, refuse_retry
 from ...provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ...provider.links import (
     ManifestLink,
@@ -325,14 +325,6 @@ class LoadOperator(TaskArguments, BaseOperator):
         self._published_load: tuple[TableLoad, dict[str, Any]] | None = None
         self._waiting_since: float | None = None
         self._check_arguments(parsing=True)
-
-    def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
-        """Render the templates.
-
-        :raises AirflowFailException: a template asks for the date of a run that has none.
-        """
-        with dated(context):
-            super().render_template_fields(context, jinja_env)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit, unless this run has committed already; then report its job.

@@ -17,6 +17,9 @@ from support.fake_spark import IDLE, WRITES, FakeSpark
 from support.spark_loads import operator, refused, run
 from zero_rename.committer import InvalidInputError, RefusedError
 from zero_rename.operators.loading.load import LoadOperator
+from zero_rename.operators.maintenance import PurgeStaleUploadsOperator
+from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 pytestmark = pytest.mark.memory_s3
 
@@ -107,6 +110,7 @@ class TestWhatTemplatesMake:
         assert [it["partition"] for it in report["partitions"]] == ["day=1", "day=2"]
 
 
+A_DAY = "day={{ data_interval_start | ds }}"
 ASKS_FOR_A_DATE: dict[str, Any] = {"application_args": ["--day", "{{ data_interval_start | ds }}"]}
 
 
@@ -118,6 +122,28 @@ class TestTheDateOfARun:
             run(operator(**ASKS_FOR_A_DATE), start=None, run_id="manual__1")
         assert "the run manual__1 has none" in str(e.value)
         assert "airflow backfill create" in str(e.value)
+
+    @pytest.mark.parametrize("kind", ["sensor", "maintenance"])
+    def test_any_other_task_of_one_that_has_none_is_told_too(self, kind: str) -> None:
+        """It failed by Jinja's words, at every try."""
+        task: Any = (
+            SuccessManifestSensor(task_id="wait", table="t", partitions=A_DAY)
+            if kind == "sensor"
+            else PurgeStaleUploadsOperator(task_id="purge", tables=[A_DAY])
+        )
+        given: Any = task_context(task, start=None, run_id="manual__1")
+        with pytest.raises(AirflowFailException, match="the run manual__1 has none"):
+            task.render_template_fields(given)
+
+    def test_mapped_load_of_one_that_has_none_is_told_too(self) -> None:
+        with DAG("dateless", schedule=None) as dag:
+            mapped: Any = ZeroRenameSparkSubmitOperator.partial(
+                task_id="load", application=str(JOB_FILE), **ASKS_FOR_A_DATE
+            ).expand(table=["a", "b"])
+        given: Any = task_context(mapped, start=None, run_id="manual__1", map_index=0, dag=dag)
+        given["dag_run"].conf = {}
+        with pytest.raises(AirflowFailException, match="the run manual__1 has none"):
+            mapped.render_template_fields(given)
 
     def test_any_other_name_is_the_author_s_own_matter(self) -> None:
         with pytest.raises(UndefinedError, match="'date_of_this' is undefined"):
