@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
+import pyarrow as pa
+
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.table import Table
@@ -41,6 +43,16 @@ def read_as(
             remedy=f"Annotate it as one of {', '.join((*_READERS, _SPARK))}.",
         )
     return read(table.scan(partitions, columns=columns))
+
+
+def nothing_as(kind: Any) -> Any:
+    """Return an object of a given class without rows and without columns. ``None``: the class has
+    no such object.
+
+    :param kind: as for :func:`read_as`.
+    """
+    made = _NOTHING.get(_name_of(kind))
+    return None if made is None else made(pa.table({}))
 
 
 def is_spark(kind: Any) -> bool:
@@ -89,6 +101,12 @@ def _relation(scan: TableScan) -> Any:
     return duckdb.from_arrow(scan.to_arrow())
 
 
+def _polars() -> Any:
+    import polars
+
+    return polars
+
+
 _TABLE, _SPARK = "pyarrow.Table", "pyspark.sql.DataFrame"
 _READERS: dict[str, Callable[[TableScan], Any]] = {
     _TABLE: TableScan.to_arrow,
@@ -97,4 +115,11 @@ _READERS: dict[str, Callable[[TableScan], Any]] = {
     "polars.DataFrame": TableScan.to_polars,
     "polars.LazyFrame": lambda scan: scan.to_polars().lazy(),
     "duckdb.DuckDBPyRelation": _relation,
+}
+_NOTHING: dict[str, Callable[[pa.Table], Any]] = {
+    _TABLE: lambda empty: empty,
+    "pyarrow.RecordBatchReader": pa.Table.to_reader,
+    "pandas.DataFrame": pa.Table.to_pandas,
+    "polars.DataFrame": lambda _: _polars().DataFrame(),
+    "polars.LazyFrame": lambda _: _polars().LazyFrame(),
 }

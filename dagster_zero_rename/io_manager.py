@@ -10,7 +10,7 @@ from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
 from .asset_step import begin_reads, step_of
 from .distinct_keys import check_whole_partitions
 from .failures import final_failures
-from .frames import is_spark, read_as
+from .frames import is_spark, nothing_as, read_as
 from .key_paths import key_paths, layout_of
 from .op_values import default_io_manager, is_asset_input
 from .resource import PARTITION_EXPR, ZeroRenameResource
@@ -95,10 +95,17 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
         try:
             layout = layout_of(table)
         except TableNotFoundError as error:
+            made = context.step_context.assets_def
+            reads_itself = made is not None and asset in made.keys
+            nothing = nothing_as(kind)
+            if reads_itself and nothing is not None and _names_none(context):
+                return nothing  # Of its first partition: there is none before it.
             raise TableNotFoundError(
                 f"There is no table of the asset {name!r}; nothing was read.",
                 table=table.root.url,
-                remedy="Materialise that asset first, or name its table in its metadata.",
+                remedy="Materialise its first partition first: that one reads nothing."
+                if reads_itself
+                else "Materialise that asset first, or name its table in its metadata.",
             ) from error
         paths = None
         if context.has_asset_partitions:
@@ -109,3 +116,8 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
             paths = list(dict.fromkeys(found.values()))
         columns = (context.definition_metadata or {}).get("columns")
         return read_as(kind, table, paths, columns)
+
+
+def _names_none(context: dg.InputContext) -> bool:
+    """Return whether a partition mapping names no partition of an input."""
+    return context.has_asset_partitions and not list(context.asset_partition_keys)

@@ -13,6 +13,7 @@ import pytest
 from dagster_zero_rename import ZeroRenameIOManager, ZeroRenameResource
 from dagster_zero_rename.event_metadata import version_of
 from support.dagster_loads import DAYS, days, materialisations
+from zero_rename.committer.errors import TableNotFoundError
 
 pytestmark = pytest.mark.memory_s3
 
@@ -189,3 +190,28 @@ def taken_as_hourly(
         took.append(hourly)
 
     return report, took
+
+
+@pytest.mark.parametrize("kind", [pa.Table, pd.DataFrame, pl.DataFrame, pl.LazyFrame])
+def test_asset_that_reads_its_own_partition_before_begins_with_no_rows(
+    zero: ZeroRenameResource, kind: Any
+) -> None:
+    before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
+
+    def total(context: dg.AssetExecutionContext, total: Any) -> pa.Table:
+        found = total.collect() if kind is pl.LazyFrame else total
+        rows = pa.table(found).to_pylist()
+        day = dt.date.fromisoformat(context.partition_key)
+        return pa.table({"day": [day], "number": [sum(row["number"] for row in rows) + 1]})
+
+    total.__annotations__["total"] = kind
+    made = dg.asset(
+        partitions_def=DAYS,
+        metadata={"partition_expr": "day"},
+        ins={"total": dg.AssetIn(partition_mapping=before)},
+    )(total)
+    with pytest.raises(TableNotFoundError, match="Materialise its first partition first"):
+        run(zero, made, partition_key="2013-01-02")
+    for day in ("2013-01-01", "2013-01-02", "2013-01-03"):
+        assert run(zero, made, partition_key=day).success
+    assert zero.table("total").to_arrow()["number"].to_pylist() == [1, 2, 3]
