@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -10,10 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
+from dagster._config.field_utils import IntEnvVar
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from zero_rename.catalog.glue import glue_client
-from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.errors import InvalidInputError, without_secrets
 from zero_rename.committer.format.job_spec import (
     Mode,
     OnConflict,
@@ -74,9 +76,27 @@ _VARIABLES = {
     "session_token": "AWS_SESSION_TOKEN",
 }
 _UNDONE = "Nothing was written"
+#: How definitions read a field from the environment that is not a string.
+_READ_BY = {
+    "wait_for_other_runs": "float(os.environ[{!r}])",
+    "max_recompute": "float(os.environ[{!r}])",
+    "path_style": "os.environ[{!r}] == 'true'",
+}
+
+
+def _check_endpoint(url: str) -> None:
+    if re.match(r"[^/]*//[^/@]*@", url):
+        raise InvalidInputError(
+            f"endpoint_url={without_secrets(url)!r} holds a user or a password, which no request "
+            "uses and errors would show. Nothing was read or written.",
+            remedy="Give access_key_id and secret_access_key, each by EnvVar.",
+        )
+
+
 #: Checks of fields' values.
 _CHECKS: dict[str, Callable[[str], object]] = {
     "table_root": UploadsPath.parse,
+    "endpoint_url": _check_endpoint,
     "committer": check_committer,
     "on_conflict": partial(choice, "on_conflict", OnConflict),
     "on_superseded": partial(choice, "on_superseded", OnSuperseded),
@@ -208,6 +228,20 @@ class ZeroRenameResource(dg.ConfigurableResource):
     @classmethod
     def _read_duration(cls, value: Any) -> Any:
         return None if value is None else read_seconds("wait_for_other_runs", value)
+
+    @field_validator("wait_for_other_runs", "max_recompute", "path_style", mode="before")
+    @classmethod
+    def _refuse_variable(cls, value: Any, field: ValidationInfo) -> Any:
+        """Refuse an ``EnvVar`` in a field that cannot hold one. Of the validators of a field that
+        run before its own, the last one is the first to run."""
+        if isinstance(value, dg.EnvVar | IntEnvVar):
+            raise InvalidInputError(
+                f"{field.field_name} is an EnvVar, and only fields that are strings take one. "
+                "Nothing was read or written.",
+                remedy=f"Read it in the definitions: {field.field_name}="
+                f"{_READ_BY[str(field.field_name)].format(value.env_var_name)}.",
+            )
+        return value
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

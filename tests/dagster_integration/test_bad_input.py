@@ -211,6 +211,13 @@ def test_a_resource_that_does_not_serve_an_asset(
         ({"encryption": "rot13"}, "encryption='rot13' is unknown"),
         ({"committer": "magicc"}, "no committer 'magicc'"),
         ({"catalog": "nonsense"}, "catalog='nonsense' is no catalog"),
+        ({"endpoint_url": "https://user:hush@store:9000"}, "'https://…@store:9000' holds a user"),
+        (
+            {"wait_for_other_runs": dg.EnvVar("WAIT")},
+            r"wait_for_other_runs is an EnvVar.*float\(os\.environ\['WAIT'\]\)",
+        ),
+        ({"max_recompute": dg.EnvVar.int("MOST")}, r"environ\['MOST'\]"),
+        ({"path_style": dg.EnvVar("STYLE")}, r"environ\['STYLE'\] == 'true'"),
     ],
 )
 def test_what_cannot_be_right_is_refused_while_definitions_load(
