@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: ``strftime`` codes that distinguish times of one day, and those that write the UTC offset.
 _TIME_OF_DAY, _OFFSET = frozenset("HIklMSfpPcXrRT"), frozenset("zZs")
+#: Those that distinguish times of one hour.
+_MINUTES = frozenset("MSfcXrRTs")
 _CODE = re.compile(r"%[-_0^#:]*\d*[EO]?(.)")
 #: Period in which a zone's clock changes are searched.
 _YEARS = datetime(2000, 1, 1, tzinfo=UTC), datetime(2038, 1, 1, tzinfo=UTC)
@@ -215,8 +217,9 @@ def partitions_between(
 ) -> tuple[str, ...]:
     """Return the partitions from one date to another, both included.
 
-    If the format has an hour, there is a partition for each hour. Otherwise there is one for each
-    day, or for each month or year of these days.
+    If the format has an hour, there is a partition for each hour; if it also has minutes, they are
+    those of the first date. Otherwise there is one for each day, or for each month or year of these
+    days.
 
     :param first: as :func:`.read_time` takes it; a time without a zone is in ``timezone``.
     :param last: likewise; without a time of the day it means the end of that day.
@@ -231,15 +234,21 @@ def partitions_between(
         raise InvalidInputError(
             f"from_date={str(first)!r} is after to_date={str(last)!r}.", remedy="Exchange them."
         )
-    if set(_CODE.findall(partition_format)) & _TIME_OF_DAY:
+    codes = set(_CODE.findall(partition_format))
+    if codes & _TIME_OF_DAY:
         at, end, step = begin.astimezone(UTC), end.astimezone(UTC), timedelta(hours=1)
+        if not codes & _MINUTES:
+            # A range may begin late in one hour and end early in another. In every time zone hours
+            # begin at a quarter of an hour of UTC.
+            step = timedelta(minutes=15)
+            at = at.replace(minute=at.minute // 15 * 15, second=0, microsecond=0)
     else:
         # Days by local time: some have 23 hours.
         at, end = (it.astimezone(zone).replace(tzinfo=None) for it in (begin, end))
         at, step = at.replace(hour=0, minute=0, second=0, microsecond=0), timedelta(days=1)
     made: dict[str, None] = {}
     while at <= end and len(made) <= MOST_PARTITIONS:
-        local = at if at.tzinfo is None else at.astimezone(zone)
+        local = at.replace(tzinfo=zone) if at.tzinfo is None else at.astimezone(zone)
         made[check_partition(local.strftime(partition_format))] = None
         at += step
     return tuple(made)

@@ -71,6 +71,31 @@ class TestBetweenDates:
         hours = partitions_between("2013-02-01T22:00", "2013-02-02T01:00", "h=%dT%H", "UTC")
         assert hours == ("h=01T22", "h=01T23", "h=02T00", "h=02T01")
 
+    @pytest.mark.parametrize(
+        ("first", "last", "timezone", "hours"),
+        [
+            ("2013-02-01T00:30", "2013-02-01T02:00", "UTC", "00 01 02"),
+            ("2013-02-01T00:59", "2013-02-01T01:00", "UTC", "00 01"),
+            ("2013-02-01T00:30", "2013-02-01T02:10", "Asia/Kolkata", "00 01 02"),
+            # The clock goes forward from 02:00 to 02:30: the hour 02 has 30 minutes.
+            ("2013-10-06T01:45", "2013-10-06T03:20", "Australia/Lord_Howe", "01 02 03"),
+        ],
+    )
+    def test_hours_of_range_that_begins_within_one_include_last(
+        self, first: str, last: str, timezone: str, hours: str
+    ) -> None:
+        found = partitions_between(first, last, "hour=%H%z", timezone)
+        assert [name[5:7] for name in found] == hours.split()
+
+    def test_minutes_of_hours_are_those_of_first(self) -> None:
+        found = partitions_between("2013-02-01T00:30", "2013-02-01T02:00", "at=%H%M", "UTC")
+        assert found == ("at=0030", "at=0130")
+
+    def test_days_of_range_have_offset_like_those_of_runs(self) -> None:
+        days, zone = "day=%Y-%m-%d%z", "Asia/Kolkata"
+        found = partitions_between("2013-02-01", "2013-02-01", days, zone)
+        assert found == (dated_partition(datetime(2013, 2, 1, tzinfo=UTC), days, zone),)
+
     def test_months(self) -> None:
         found = partitions_between("2013-01-31", "2013-03-01", "m=%Y-%m", "UTC")
         assert found == ("m=2013-01", "m=2013-02", "m=2013-03")
