@@ -69,7 +69,7 @@ from ..layouts.delta.statistics import statistics_of
 from ..log.actions import AddFile, LogMetadata
 from ..log.change import LogBase, LogChange
 from ..log.committing import EntryCommitted
-from ..log.job_steps import abandon_job, commit_job, open_log_job
+from ..log.job_steps import abandon_job, commit_or_abandon, open_log_job
 from ..log.opening import LogDepth, open_log
 from .delta_files import ADOPTED, written_values
 from .store_check import ATOMIC, facts_of, refuse_second_writer
@@ -371,7 +371,7 @@ def adopt_directory(
         yield from abandon_job(layout, opened.job)
         raise
     now = change.metadata.created_at if change.metadata is not None else None
-    done = yield from commit_job(layout, opened.log, change, now or 0)
+    done = yield from commit_or_abandon(layout, opened.log, change, now or 0)
     assert isinstance(done, EntryCommitted)
     try:
         later, _ = yield from _changed(plan)
