@@ -23,7 +23,7 @@ def age_option(help: str, *, default: str | None = None, least: str = "0") -> An
             found = texts.seconds(str(text))
         except ValueError as error:
             raise typer.BadParameter(
-                f"{text!r} is no age: give seconds, or 45m, 12h, 7d."
+                f"Invalid age {text!r}: give seconds, or 45m, 12h, 7d."
             ) from error
         if found < texts.seconds(least):
             raise typer.BadParameter(f"{text} is less than {least}.")
@@ -44,7 +44,7 @@ def size_option(help: str, default: str) -> Any:
             return texts.size(str(text))
         except ValueError as error:
             raise typer.BadParameter(
-                f"{text!r} is no size: give bytes, or 64K, 512MB, 1GiB."
+                f"Invalid size {text!r}: give bytes, or 64K, 512MB, 1GiB."
             ) from error
 
     return typer.Option(metavar="SIZE", parser=size, help=help, show_default=default)
@@ -52,5 +52,5 @@ def size_option(help: str, default: str) -> Any:
 
 MaxDuration = Annotated[
     float | None,
-    age_option("How long the longest job may run. Default: 24h, or an open job's own."),
+    age_option("How long the longest job may run. Default: 24h, or what an open job says."),
 ]

@@ -19,12 +19,15 @@ from .tables import open_table
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Tables as Athena, Trino, Hive, Redshift, Spark SQL and DuckDB meet them.",
+    help="Register tables with Athena, Trino, Hive, Redshift, Spark SQL or DuckDB.",
     epilog=EXIT_CODES,
 )
 
 Exclude = Annotated[
-    list[str] | None, typer.Option(help="A column that the engine is not told of; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        help="A column to leave out, so that the engine does not see it; may be repeated."
+    ),
 ]
 
 
@@ -33,8 +36,8 @@ Registered = Annotated[
     typer.Option(
         "--catalog",
         metavar="URL",
-        help="With --apply: register the table there once its jobs are settled, as catalog sync; "
-        "glue://database/table.",
+        help="With --apply: register the table there once its jobs are recovered, as catalog sync "
+        "does; glue://database/table.",
     ),
 ]
 
@@ -56,10 +59,10 @@ def register_settled(table: Table | DeltaTable, catalog: str) -> bool:
     try:
         report = sync_settled(table, catalog)
     except ZeroRenameError as error:
-        say(f"The jobs are settled, and {catalog} was not told: {type(error).__name__}: {error}")
+        say(f"Jobs are recovered, but {catalog} was not updated: {type(error).__name__}: {error}")
         return False
     if report is None:
-        say(f"No job has made the table yet: there is nothing to tell {catalog}.")
+        say(f"No job has made the table yet: there is nothing to register in {catalog}.")
         return True
     say(
         f"{report.catalog}: {report.table}; partitions: {report.added} added, {report.updated} "
@@ -71,11 +74,11 @@ def register_settled(table: Table | DeltaTable, catalog: str) -> bool:
 @app.command()
 def ddl(
     table: Url,
-    engine: Annotated[Engine, typer.Option(help="Who is to read it.")],
+    engine: Annotated[Engine, typer.Option(help="The engine that is to read the table.")],
     name: Annotated[
         str | None,
         typer.Option(
-            help="What it is called there. Default: the last word of its root, with underscores."
+            help="The table's name there. Default: the last part of its root, with underscores."
         ),
     ] = None,
     exclude: Exclude = None,
@@ -123,7 +126,8 @@ def _refuse_controls(statement: str, table: str) -> None:
 def sync(
     table: Url,
     catalog: Annotated[
-        str, typer.Option(metavar="URL", help="glue://database/table: where it is registered.")
+        str,
+        typer.Option(metavar="URL", help="Where the table is registered: glue://database/table."),
     ],
     exclude: Exclude = None,
     as_json: AsJson = False,

@@ -27,7 +27,9 @@ def conflicts(
     table: Url,
     since: Annotated[
         float | None,
-        age_option("Look back so far, instead of since the last look; nothing is remembered."),
+        age_option(
+            "How far to look back, instead of to the last search. The result is not recorded then."
+        ),
     ] = None,
     partition: Partitions = None,
     as_json: AsJson = False,
@@ -35,7 +37,7 @@ def conflicts(
     """Find runs that conflict over partitions, since the last search.
 
     It shows which run removed the rows of another or gave way to it, and whose rows are visible. A
-    record of runs that cannot be read counts as not settled.
+    record of runs that cannot be read counts as a conflict that is not settled.
     """
     from ..maintenance.conflicts import as_members, find_here, how_to_settle, stored_names
 
@@ -61,13 +63,15 @@ def conflicts(
         "unread": unread,
         "notes": notes,
     }
-    nothing = "No runs conflict, as far as their records could be read." if unread else _NOTHING
+    nothing = (
+        "No conflict was found, but some records of runs could not be read." if unread else _NOTHING
+    )
     print_rows(as_json, _COLUMNS, _rows(every), document, nothing)
     _say_errors(every)
     if any(not it.is_settled for it in every):
         say(how_to_settle(opened.root.url))
     for why in unread:
-        say(f"cannot be read, so it counts as not settled: {why}")
+        say(f"cannot be read, and counts as a conflict that is not settled: {why}")
     for why in notes:
         say(why)
     look_where(unread or [it for it in every if not it.is_settled])
@@ -79,15 +83,15 @@ def resolve(
         str,
         typer.Option(
             metavar="newest_run|prefer=A,B|keep=JOB",
-            help="Which run is to stand: the newest; the first of DAGs, tasks, applications or "
-            "assets in order; or that of a job.",
+            help="Whose rows are to stay: those of the newest run; of the first in a list of DAGs, "
+            "tasks, applications or assets; or of the run of a job.",
         ),
     ],
     partition: Partitions = None,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Settle the conflicts that `conflicts` has found, in favour of one run each.
+    """Settle the conflicts that `conflicts` has found: say for each which run's rows stay.
 
     In a Delta table this brings back the rows of that run. In any table it can keep rows that are
     visible already.
@@ -126,24 +130,27 @@ def keep_rows(
         list[str] | None,
         typer.Option(
             metavar="newest|all|JOB",
-            help="Whose rows stay, of the jobs that changed it near to each other; a job's id may "
-            "be repeated. Rows of other jobs always stay.",
+            help="Whose rows stay, of the jobs that changed the partition shortly after each "
+            "other; may be repeated with ids of jobs. Rows of other jobs always stay.",
         ),
     ] = None,
     undo: Annotated[
         str | None,
-        typer.Option(metavar="JOB", help="Instead: what it held before this job, the last there."),
+        typer.Option(
+            metavar="JOB",
+            help="Instead: bring back what the partition held before this job, its last one.",
+        ),
     ] = None,
     discard: Annotated[
         bool,
         typer.Option(
             "--discard",
-            help="Remove what is replaced, for readers that list. Else it stays, unseen by readers "
-            "through the heads, and this can be undone.",
+            help="Remove the replaced files, for readers that list the directory. Without it they "
+            "stay, readers through the heads do not see them, and the command can be undone.",
         ),
     ] = False,
     window: Annotated[
-        float, age_option("How near two decisions are that belong together.", default="1h")
+        float, age_option("Decisions at most this far apart belong together.", default="1h")
     ] = 3600.0,
     since: Annotated[float, age_option("How far to look back.", default="7d")] = 7 * DAY,
     apply: Apply = False,
@@ -155,22 +162,22 @@ def keep_rows(
     """
     if (keep is None) == (undo is None):
         raise InvalidInputError(
-            "Say whose rows are to stay; nothing was changed.",
+            "It is not said whose rows are to stay. Nothing was changed.",
             remedy="Give one of --keep and --undo.",
         )
     opened = table_of_directories(
         table,
-        "a job there is refused where another one has changed its partitions",
+        "a job there is refused if another one has changed its partitions",
         f"zero-rename restore {table} --as-of VERSION brings back a version; or load the partition "
         "again, by a job that replaces it.",
     )
     found = opened.keep_rows(
         partition, keep or (), undo, apply=apply, discard=discard, window=window, since=since
     )
-    rows = [(job, "keeps its rows") for job in found.kept]
-    rows += [(job, "loses its rows") for job in found.dropped]
+    rows = [(job, "stay") for job in found.kept]
+    rows += [(job, "are dropped") for job in found.dropped]
     nothing = f"{found.partition} is to hold no rows."
-    print_rows(as_json, ("job", "what becomes of it"), rows, dataclasses.asdict(found), nothing)
+    print_rows(as_json, ("job", "its rows"), rows, dataclasses.asdict(found), nothing)
     count = "an unknown number of rows" if found.rows is None else counted(found.rows, "row")
     if found.job is None:
         say(f"{found.partition} would hold {count} of {counted(found.files, 'file')}. {DRY}")

@@ -75,7 +75,8 @@ def compact(
     table: Url,
     partition: Partitions = None,
     target_size: Annotated[
-        int, size_option("About the size of a file: 256MB, 1GB.", f"{TARGET_BYTES // 1024**2}MB")
+        int,
+        size_option("About how large files become: 256MB, 1GB.", f"{TARGET_BYTES // 1024**2}MB"),
     ] = TARGET_BYTES,
     sort_by: Annotated[
         list[str] | None, typer.Option(help="A column to sort rows by; may be repeated.")
@@ -92,9 +93,9 @@ def compact(
     rows = [(e.partition, e.action, e.files, e.files_after, e.bytes, e.job) for e in found]
     columns = ("partition", "action", "files", "files after", "bytes", "job")
     left = [entry for entry in found if entry.action is CompactAction.LEFT]
-    nothing = "No partition has twice as many files as its bytes need: nothing is to be compacted."
+    nothing = "No partition has twice as many files as its bytes need: there is nothing to compact."
     if sort_by:
-        nothing = "Every partition is sorted so, and has no file too many: nothing is to be done."
+        nothing = "Every partition is sorted so, and has no file too many: there is nothing to do."
     print_rows(as_json, columns, rows, plain(found), nothing)
     if any(entry.action is CompactAction.WOULD_COMPACT for entry in found):
         say(DRY)
@@ -110,8 +111,8 @@ def compact(
 
 #: A warning about what a user may expect to be copied, and is not.
 _LEFT = (
-    "The runs' keys of OLD did not come along: a run that is done there would be loaded into NEW "
-    "again."
+    "The idempotency keys of OLD's runs were not copied: a run that is done in OLD would be loaded "
+    "into NEW again."
 )
 
 
@@ -123,22 +124,21 @@ def copy(
         str, typer.Argument(metavar="NEW", help="The root to copy to: no table, or an empty one.")
     ],
     layout: Annotated[
-        TableLayout,
-        typer.Option(help="Of the new table. delta: rows are written anew by this process."),
+        TableLayout, typer.Option(help="Layout of NEW. delta: this process writes the rows anew.")
     ] = TableLayout.DIRECTORY,
     from_profile: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="A profile of ~/.aws/config by which OLD is read: its keys, region, endpoint_url. "
-            "The bytes then go through this process; else the store copies by itself.",
+            help="Profile of ~/.aws/config with which OLD is read: its keys, region, endpoint_url. "
+            "The bytes then go through this process; without it the store copies them itself.",
         ),
     ] = None,
     encryption: Annotated[
         str | None,
         typer.Option(
             metavar="SSE-S3|SSE-KMS|DSSE-KMS",
-            help="Of the new table. Default: as of OLD in the same bucket, else the bucket's own.",
+            help="Encryption of NEW. Default: that of OLD in the same bucket, else the bucket's.",
         ),
     ] = None,
     encryption_key: Annotated[
@@ -177,15 +177,15 @@ def copy(
     columns = ("job", "partitions", "files", "rows", "bytes", "files written anew")
     print_rows(as_json, columns, [cells], dataclasses.asdict(done), "")
     if done.repeated:
-        say("It was copied before: nothing was done.")
+        say("This state was copied before: nothing was done.")
     else:
         say(_LEFT)
     if done.changed is None:
-        say("NEW is whole. Whether OLD holds something else by now could not be seen.")
+        say("NEW is complete. It is unknown whether OLD has changed meanwhile.")
         raise typer.Exit(Exit.LOOK)
     if done.changed:
         names = first_few([name or "the table" for name in done.changed])
-        say(f"OLD holds something else by now in {names}; NEW holds what was there before.")
+        say(f"OLD has changed meanwhile in {names}; NEW holds what OLD held before.")
         raise typer.Exit(Exit.LOOK)
 
 
@@ -193,10 +193,11 @@ def delete(
     table: Url,
     where: Annotated[
         list[str],
-        typer.Option(help='The rows: "id = 3", "name is null". May be repeated: all must hold.'),
+        typer.Option(help='Which rows: "id = 3", "name is null". May be repeated: all must hold.'),
     ],
     partition: Annotated[
-        list[str] | None, typer.Option(help="Only in this one, such as day=1; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Only in this partition, such as day=1; may be repeated."),
     ] = None,
     apply: Apply = False,
     as_json: AsJson = False,
@@ -218,10 +219,16 @@ def delete(
     done = opened.delete(condition, partitions=partition or None, apply=apply)
     rows = [(name, "deleted from" if apply else "would delete from") for name in done.partitions]
     (found,) = plain([done])
-    print_rows(as_json, ("partition", "action"), rows, found, "No row fits: nothing is deleted.")
+    print_rows(
+        as_json,
+        ("partition", "action"),
+        rows,
+        found,
+        "No row meets the condition: nothing is deleted.",
+    )
     if done.partitions and not as_json:
         one, many = ("row was", "rows were") if apply else ("row would be", "rows would be")
         gone, kept = counted(done.rows.deleted, one, many), done.rows.unchanged
-        say(f"{gone} deleted; {kept:,} of the rows looked at {'stays' if kept == 1 else 'stay'}.")
+        say(f"{gone} deleted; {kept:,} of the rows read {'stays' if kept == 1 else 'stay'}.")
     if done.partitions and not apply:
         say(DRY)

@@ -66,9 +66,9 @@ def history(table: DeltaTable, most: int, as_json: bool) -> None:
 
 def show_restored(table: DeltaTable, found: RestoredVersion, apply: bool, as_json: bool) -> None:
     """Show what was brought back to a Delta table, or would be."""
-    nothing = "It holds what it held then: nothing is to be brought back."
+    nothing = "It holds what it held then: there is nothing to bring back."
     if found.job is not None:
-        nothing = f"It is undone already, by {found.job}: nothing is to be brought back."
+        nothing = f"{found.job} has undone it already: there is nothing to bring back."
     changes = bool(found.partitions or found.lost)
     counts = (len(found.partitions), found.returned, found.removed, len(found.lost))
     rows = [(found.version, found.present, *counts)] if changes else []
@@ -95,9 +95,9 @@ def checkpoint(table: DeltaTable, apply: bool, as_json: bool) -> None:
     said = "written" if version is not None else "due" if is_due else "not due"
     print_rows(as_json, ("checkpoint", "of version"), [(said, version)], document, "")
     if not apply:
-        say(f"It would be written of the newest version. {DRY}")
+        say(f"A checkpoint of the newest version would be written. {DRY}")
     elif version is None:
-        say("It is not certain to be there, and no answer depends on it: run it again.")
+        say("It is unknown whether it was written. No answer depends on it. Run it again.")
         raise typer.Exit(Exit.LOOK)
 
 
@@ -109,17 +109,17 @@ def repair(table: DeltaTable, apply: bool, accept_loss: bool, as_json: bool) -> 
         (it.version, it.job, it.by, it.outcome, it.committed, it.files, it.removed, it.reason)
         for it in found
     ]
-    columns = ("version", "of job", "written over by", "outcome", "version now")
+    columns = ("version", "of job", "overwritten by", "outcome", "version now")
     columns = (*columns, "files added", "files removed", "why")
     document = [dataclasses.asdict(it) for it in found]
-    nothing = "No entry of the log was written over: nothing is to be repaired."
+    nothing = "No entry of the log was overwritten: there is nothing to repair."
     print_rows(as_json, columns, rows, document, nothing)
     planned = (RepairOutcome.WOULD_COMMIT, RepairOutcome.WOULD_ACCEPT)
     if any(it.outcome in planned for it in found):
         say(DRY)
     if any(it.outcome is RepairOutcome.LEFT for it in found):
         say(
-            "What is left: load again what it had loaded, then take it for lost: zero-rename "
-            f"repair {table.root.url} --accept-loss --apply"
+            "For each entry that was left: load again what it had loaded, then accept its loss: "
+            f"zero-rename repair {table.root.url} --accept-loss --apply"
         )
     look_where(any(it.outcome.is_lost for it in found))

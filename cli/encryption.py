@@ -17,7 +17,7 @@ def encryption(
         str | None,
         typer.Argument(
             metavar="[SSE-S3|SSE-KMS|DSSE-KMS|none]",
-            help="From now on; none: as the bucket has it. Left out: only show it.",
+            help="The encryption from now on. none: the bucket's own. Without it, only show it.",
         ),
     ] = None,
     key: Annotated[
@@ -26,15 +26,15 @@ def encryption(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change the encryption that is asked of the store for a table.
+    """Show or change the encryption that the store applies to a table's objects.
 
-    It is for all that is written from now on: files, records and markers. What is there stays as it
-    is.
+    It holds for all that is written from now on: files, records and markers. Existing objects stay
+    as they are.
     """
     found = table_of_directories(
         table,
         "it keeps no encryption of its own",
-        "Set the bucket's default, or the connection's or resource's encryption: jobs go by that.",
+        "Set the bucket's default, or the connection's or resource's encryption: jobs use that.",
     )
     if algorithm is None:
         before = after = found.encryption
@@ -44,7 +44,13 @@ def encryption(
     document: dict[str, Any] = {"before": _plain(before), "after": _plain(after)}
     named = (("before", before), ("after", after))
     rows = [(name, it.algorithm, it.key) for name, it in named if it is not None]
-    print_rows(as_json, ("", "encryption", "key"), rows, document, "The table names none.")
+    print_rows(
+        as_json,
+        ("", "encryption", "key"),
+        rows,
+        document,
+        "The table has no encryption of its own.",
+    )
     if algorithm is None:
         say(f"The table's encryption is {before or _BUCKETS}.")
         return

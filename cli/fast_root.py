@@ -27,14 +27,12 @@ def checkpoint(
     partition: Partitions = None,
     order: Annotated[
         CheckpointOrder | None,
-        typer.Option(
-            help="Which are copied first: the oldest, or the latest. Default: the oldest."
-        ),
+        typer.Option(help="Copy the oldest or the latest files first. Default: the oldest."),
     ] = None,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy files that lie only in a Delta table's data root into the table, by plain jobs.
+    """Copy files that lie only in a Delta table's data root into the table, by jobs of their own.
 
     In a table without a data root, write a checkpoint of its log, from which later openings read.
     """
@@ -43,7 +41,7 @@ def checkpoint(
         if partition or order is not None:
             raise InvalidInputError(
                 "--partition and --order choose files to copy from a data root, and the table has "
-                "none: a checkpoint of its log is of all partitions. Nothing was written.",
+                "none: a checkpoint of its log covers all partitions. Nothing was written.",
                 table=table,
                 remedy="Leave both out.",
             )
@@ -57,9 +55,9 @@ def checkpoint(
     if CheckpointAction.WOULD_COPY in actions:
         say(DRY)
     if CheckpointAction.CHANGED_MEANWHILE in actions:
-        say("Partitions that another job changed meanwhile are left to the next checkpoint.")
+        say("Partitions that another job changed meanwhile were left for the next checkpoint.")
     if CheckpointAction.LOST in actions:
-        say(f"Files are gone. What is to be made again: zero-rename lineage plan {table}")
+        say(f"Files are missing. The jobs that make them again: zero-rename lineage plan {table}")
     look_where(actions & {CheckpointAction.CHANGED_MEANWHILE, CheckpointAction.LOST})
 
 
@@ -69,8 +67,9 @@ def data_root(
         str | None,
         typer.Argument(
             metavar="[ROOT|none]",
-            help="From now on: s3://bucket/prefix, with ?endpoint=… for another store, "
-            "and a profile of ~/.aws/config likewise; none: in the table. Left out: only show it.",
+            help="The data root from now on: s3://bucket/prefix, with ?endpoint=… for another "
+            "store, and likewise profile=… of ~/.aws/config. none: files lie in the table. Without "
+            "it, only show the data root.",
         ),
     ] = None,
     apply: Apply = False,
@@ -101,7 +100,7 @@ def data_root(
     )
     if lying:
         say(
-            f"{counted(len(lying), 'partition')} keep what lies elsewhere until it is copied "
+            f"Files of {counted(len(lying), 'partition')} stay where they are until copied "
             f"(zero-rename checkpoint {table} --apply) or replaced."
         )
     if not apply:

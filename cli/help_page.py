@@ -11,17 +11,15 @@ import typer
 
 #: The headings, and the commands below each, in the order of the page.
 HEADINGS: Mapping[str, Sequence[str]] = {
-    "See what is there": ("show", "history", "jobs", "verify", "doctor", "uploads", "lineage"),
-    "After a failure, and every day": ("recover", "repair", "purge", "maintain"),
-    "Change rows, or take a change back": (
-        *("delete", "copy", "adopt", "publish", "undo", "restore"),
-    ),
-    "Runs that conflict": ("conflicts", "resolve", "keep-rows"),
-    "Fewer and smaller files and records": ("compact", "index", "gc", "checkpoint"),
+    "Inspect tables": ("show", "history", "jobs", "verify", "doctor", "uploads", "lineage"),
+    "Recover and maintain": ("recover", "repair", "purge", "maintain"),
+    "Change rows, or undo a change": (*("delete", "copy", "adopt", "publish", "undo", "restore"),),
+    "Resolve conflicts of runs": ("conflicts", "resolve", "keep-rows"),
+    "Make files and records fewer or smaller": ("compact", "index", "gc", "checkpoint"),
     "Settings, rights, catalogs": (
         *("policy", "lifecycle", "encryption", "retention", "data-root", "catalog"),
     ),
-    "Spark's committers": (
+    "Spark and Hadoop's committers": (
         *("committers", "checks", "s3a-check", "s3a-jobs", "s3a-recover", "log-store"),
     ),
 }

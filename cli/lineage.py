@@ -23,8 +23,8 @@ from .output import AsJson, look_where, plain, print_rows, say
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Tell what tables are made from, what of them is stale or lost, and what to run again, "
-    "in which order. Changes nothing.",
+    help="Show what tables are made from, which partitions are stale or lost, and which jobs to "
+    "run again in which order. Changes nothing.",
 )
 
 Targets = Annotated[
@@ -34,17 +34,19 @@ Targets = Annotated[
         help="Tables, s3://bucket/prefix, or partitions, s3://bucket/prefix/day=2013-01-01.",
     ),
 ]
-Whole = Annotated[bool, typer.Option("--whole", help="Let each job make all that it made.")]
+Whole = Annotated[
+    bool, typer.Option("--whole", help="Let each job make everything again that it made.")
+]
 CodeVersions = Annotated[
     list[str] | None,
     typer.Option(
         "--code-version",
         metavar="[TABLE=]VERSION",
-        help="The present version of the program of a table, of the one that is asked about where "
-        "none is named: what another version made, or none that is known, is stale.",
+        help="The present version of the code that makes a table; without TABLE=, the table that "
+        "is asked about. What another or an unknown version made is stale.",
     ),
 ]
-AsMermaid = Annotated[bool, typer.Option("--mermaid", help="Print a chart in Mermaid's words.")]
+AsMermaid = Annotated[bool, typer.Option("--mermaid", help="Print a chart in Mermaid's language.")]
 
 
 @app.command()
@@ -87,15 +89,15 @@ def stale(
     at_risk: Annotated[
         float | None,
         age_option(
-            "Name instead those that are not durable and would take longer to be made again."
+            "List instead partitions that are not durable and take longer than this to make again."
         ),
     ] = None,
     durable: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TABLE",
-            help="With --at-risk: these tables alone are durable, as if all others lay in a fast "
-            "root.",
+            help="With --at-risk: regard only these tables as durable, as if all others lay in a "
+            "fast root.",
         ),
     ] = None,
     code_version: CodeVersions = None,
@@ -156,12 +158,12 @@ def plan_command(
         for number, layer in enumerate(found.layers, 1)
         for step in layer
     ]
-    columns = ("layer", "table", "partitions", "writes besides", "run", "job", "seconds", "why")
-    print_rows(as_json, columns, rows, dataclasses.asdict(found), "Nothing is to be run again.")
+    columns = ("layer", "table", "partitions", "also writes", "run", "job", "seconds", "why")
+    print_rows(as_json, columns, rows, dataclasses.asdict(found), "Nothing needs to run again.")
     for it in found.refused:
         say(f"Refused: {it.said}.")
     for it in found.waiting:
-        say(f"Waits for one of these: {it.job} of {it.table}.")
+        say(f"Waits for one of the jobs above: {it.job} of {it.table}.")
     _say_rest(graph)
     look_where(found.refused or found.layers)
 
@@ -196,7 +198,7 @@ def _version(said: str, targets: Sequence[str]) -> tuple[str, str]:
     tables = {place_named(target)[0] for target in targets}
     if len(tables) > 1:
         raise InvalidInputError(
-            f"--code-version {said} names no table, and {len(tables)} are asked about.",
+            f"--code-version {said} names no table, and you ask about {len(tables)} tables.",
             remedy="Name it: --code-version s3://bucket/prefix=VERSION.",
         )
     return targets[0], said
@@ -240,8 +242,8 @@ def _say_head(found: Plan) -> None:
         known = sum(step.run.seconds or 0 for step in steps)
         say(
             f"{counted(len(steps), 'job')} in {counted(len(found.layers), 'layer')}, "
-            f"{counted(besides, 'partition')} besides; {known:.0f} s of work, "
-            f"{found.seconds:.0f} s by the longest way. Run the first layer, then ask again."
+            f"which also write {counted(besides, 'other partition')}; {known:.0f} s of work, "
+            f"{found.seconds:.0f} s on the longest path. Run the first layer, then ask again."
         )
 
 
@@ -250,8 +252,7 @@ def _say_rest(graph: LineageGraph) -> None:
         number = sum(it.state is state for it in graph.partitions())
         if number:
             say(
-                f"{counted(number, 'partition')} besides: {state}; zero-rename lineage show says "
-                "why."
+                f"{counted(number, 'other partition')}: {state}; zero-rename lineage show says why."
             )
 
 

@@ -78,8 +78,9 @@ app = typer.Typer(
     cls=Refusing,
     no_args_is_help=True,
     add_completion=False,
-    help="Look after zero_rename tables on S3. Credentials and endpoint come from boto3's standard "
-    "chain, AWS_ENDPOINT_URL included. What deletes or decides only says so until --apply.",
+    help="Inspect, repair and maintain zero_rename tables on S3. Credentials and endpoint come "
+    "from boto3's standard chain, AWS_ENDPOINT_URL included. A command that deletes or decides "
+    "only says what it would do, until you give --apply.",
     epilog=EXIT_CODES,
 )
 
@@ -140,7 +141,7 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
         )
         for job in found
     ]
-    columns = ("job", "decision", "silent for, s", "DAG or application", "run", "try", "host")
+    columns = ("job", "decision", "silent for, s", "DAG or application", "run", "attempt", "host")
     print_rows(as_json, columns, rows, plain(found), f"{none}.")
     for job in found:
         if job.damage:
@@ -163,7 +164,9 @@ def recover(
     outcomes = opened.recover(patience) if apply else opened.plan_recovery(patience)
     rows = [(outcome.job, outcome.outcome, outcome.detail) for outcome in outcomes]
     columns = ("job", "outcome", "detail")
-    print_rows(as_json, columns, rows, plain(outcomes), "No job is open: nothing is to be settled.")
+    print_rows(
+        as_json, columns, rows, plain(outcomes), "No job is open: there is nothing to recover."
+    )
     if any(outcome.outcome in upkeep.PLANNED for outcome in outcomes):
         say(DRY)
     unsynced = registered and apply and not catalog.register_settled(opened, registered)
@@ -206,7 +209,7 @@ def adopt(
         if layout is TableLayout.DELTA
         else table_of_directories(
             table,
-            "its log names its files, so that none is to be adopted",
+            "its log names its files, so it has none to adopt",
             "Append the rows of other files by a job: save(…, layout='delta').",
         )
     )
@@ -217,12 +220,12 @@ def adopt(
         report = opened.adopt(apply, progress)
     rows = [(e.partition, e.files, e.bytes, e.action, e.reason) for e in report.entries]
     columns = ("partition", "files", "bytes", "action", "why")
-    nothing = "No partition has files and no head: nothing is to be adopted."
+    nothing = "No partition has files without a head: there is nothing to adopt."
     print_rows(as_json, columns, rows, dataclasses.asdict(report), nothing)
     if report.columns and not as_json:
-        say(f"Columns that {'come' if apply else 'would come'}: {', '.join(report.columns)}.")
+        say(f"The table {'gets' if apply else 'would get'} columns: {', '.join(report.columns)}.")
     for key, why in report.unfit.items():
-        shown = "is no part of the table" if layout is TableLayout.DELTA else "is not shown whole"
+        shown = "is not in the table" if layout is TableLayout.DELTA else "is not shown whole"
         say(f"{key} {shown}: {why}.")
     if any(entry.action is AdoptAction.WOULD_ADOPT for entry in report.entries):
         say(DRY)
@@ -235,7 +238,7 @@ def index(table: Url, as_json: AsJson = False) -> None:
     """Write the index. With it, readers open a table of many partitions in a few requests."""
     opened = table_of_directories(
         table,
-        "its log has checkpoints in place of an index",
+        "its log has checkpoints instead of an index",
         f"zero-rename checkpoint {table} --apply",
     )
     written = opened.write_index()
@@ -249,15 +252,15 @@ def index(table: Url, as_json: AsJson = False) -> None:
 def repair(
     table: Url,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Apply the jobs without the files they lost.")
+        bool, typer.Option("--accept-loss", help="Apply the jobs without their lost files.")
     ] = False,
     job: Annotated[str | None, typer.Option(help="Only this job, zr1-….")] = None,
     apply: Apply = False,
     patience: Annotated[
         float | None,
         age_option(
-            "How long the owner of such a job must have been silent, since it may complete the "
-            "files yet; 0 where its process has ended. Default: the job's own, as for recover."
+            "How long the job's owner must have been silent: until then it may still complete the "
+            "files. Give 0 if its process has ended. Default: the job's own, as for recover."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -267,7 +270,7 @@ def repair(
     Committed files with neither upload nor object: with --accept-loss, go on without them.
     Partitions whose heads are missing: with --apply, rebuild the heads from the decisions. Entries
     of a Delta table's log that another writer has overwritten: with --apply, commit them again, and
-    with --accept-loss as well, take those for lost that cannot be committed again.
+    with --accept-loss as well, accept the loss of those that cannot be committed again.
     """
     opened = open_table(table)
     if isinstance(opened, DeltaTable):
@@ -286,7 +289,7 @@ def repair(
         for file in job.lost
     ]
     rows += [
-        (job.job, job.action, None, "nothing is lost" if job.certain else "not known", 0, 0)
+        (job.job, job.action, None, "nothing is lost" if job.certain else "unknown", 0, 0)
         for job in found
         if not job.lost
     ]
@@ -301,29 +304,30 @@ def repair(
             else ""
         )
         say(
-            f"{entry.job}: lost are {counted(len(entry.lost), 'file')} with "
+            f"{entry.job} lost {counted(len(entry.lost), 'file')} with "
             f"{counted(entry.rows, 'row')}{removes}. Nothing was changed; "
             "--accept-loss applies the job without them."
         )
     left = [job for job in found if job.action is RepairAction.LEFT]
     for entry in left:
         say(
-            f"{entry.job}: of {counted(len(entry.lost), 'file')} with "
-            f"{counted(entry.rows, 'row')} there is neither upload nor object, but its owner gave "
-            f"a sign of life {entry.silent_for:.0f} s ago and may complete them yet. Nothing was "
-            "changed. Where its process has ended: --patience 0"
+            f"{entry.job}: neither upload nor object exists of "
+            f"{counted(len(entry.lost), 'file')} with {counted(entry.rows, 'row')}, but the job's "
+            f"owner gave a sign of life {entry.silent_for:.0f} s ago and may still complete them. "
+            "Nothing was changed. If its process has ended, give --patience 0."
         )
     unknown = [job for job in found if not job.certain]
     for entry in unknown:
         say(
-            f"{entry.job}: the store does not list uploads (zero-rename doctor), so nobody knows "
-            f"whether a file of it is lost. Finish it: zero-rename recover {table} --apply"
+            f"{entry.job}: the store does not list uploads (see zero-rename doctor), so it is "
+            "unknown whether the job lost files. To finish the job: zero-rename recover "
+            f"{table} --apply"
         )
     look_where(reported or left or unknown)
 
 
 def _show_rebuilt(as_json: bool, heads: Sequence[RebuiltHead], apply: bool) -> None:
-    """List partitions without a head, and what became of them.
+    """List partitions without a head, and what was done with each.
 
     :raises typer.Exit: some were not rebuilt.
     """
@@ -336,8 +340,8 @@ def _show_rebuilt(as_json: bool, heads: Sequence[RebuiltHead], apply: bool) -> N
     left = [it.partition for it in heads if it.action is RebuildAction.LEFT]
     if left:
         say(
-            "What is left: restore its head from a version or backup, or load the partition again "
-            "with mode replace."
+            "Not rebuilt: restore these heads from a version or backup, or load these partitions "
+            "again with mode replace."
         )
     if not apply and len(left) < len(heads):
         say(DRY)
@@ -347,10 +351,12 @@ def _show_rebuilt(as_json: bool, heads: Sequence[RebuiltHead], apply: bool) -> N
 
 @app.command()
 def doctor(
-    table: Annotated[str, typer.Argument(metavar="[TABLE]", help="s3://bucket/prefix")] = "",
+    table: Annotated[
+        str, typer.Argument(metavar="[TABLE]", help="The table's root, s3://bucket/prefix.")
+    ] = "",
     max_duration: MaxDuration = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Record what the store does not keep any more.")
+        bool, typer.Option("--apply", help="Record which guarantees the store no longer keeps.")
     ] = False,
     service: OfService = None,
     release: Release = "",
@@ -359,18 +365,16 @@ def doctor(
     committer: OfWord = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find what is or will be wrong: rights, the store, lifecycle rules, jobs, uploads.
+    """Check rights, the store, lifecycle rules, jobs and uploads; list what is or will be wrong.
 
-    With --service, say which committer a job of that service would write by, and why. That sends no
+    With --service, say which committer a job of that service would use, and why. That sends no
     request.
     """
     if service is not None:
         print_committers(service, release, conf or (), conf_file, committer, as_json)
         return
     if not table:
-        raise InvalidInputError(
-            "There is nothing to look at.", remedy="Give a table, or --service."
-        )
+        raise InvalidInputError("There is nothing to check.", remedy="Give a table, or --service.")
     opened = open_table(table)
     remedy = "Leave --apply out: what its store keeps was found by its first job."
     refuse_option(opened, "record of its store's facts", apply, remedy)
@@ -382,7 +386,7 @@ def doctor(
     columns = ("problem", "about", "found", "what to do")
     print_rows(as_json, columns, rows, plain(found), "Nothing is wrong.")
     if not exists:
-        say("There is no table here yet: the store and the rights were looked at.")
+        say("There is no table here yet: only the store and the rights were checked.")
     look_where(found)
 
 

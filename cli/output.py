@@ -37,9 +37,8 @@ class Exit(IntEnum):
 
 #: The exit codes in ``--help``; docs/commands.md has them by command.
 EXIT_CODES = (
-    "Exit codes: 0 done, and nothing is wrong; 1 something needs a look: found wrong, or not "
-    "done; 2 refused, nothing was changed; 3 not known whether it happened, or begun and not "
-    "finished: run it again."
+    "Exit codes: 0 done, and nothing is wrong; 1 something is wrong, or was not done; 2 refused, "
+    "nothing was changed; 3 unknown whether it happened, or begun and not finished: run it again."
 )
 #: Errors after which something may have happened.
 _UNSURE = (OutcomeUnknownError, UnfinishedCommitError, UnfinishedUpkeepError)
@@ -75,7 +74,7 @@ Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3:
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Partitions = Annotated[
     list[str] | None,
-    typer.Option("--partition", help="Only this one, such as day=1; may be repeated."),
+    typer.Option("--partition", help="Only this partition, such as day=1; may be repeated."),
 ]
 Apply = Annotated[
     bool, typer.Option("--apply", help="Act. Without it, only say what would be done.")
@@ -98,9 +97,9 @@ class Refusing(TyperGroup):
 
 #: Advice about a destination of Hadoop's committers.
 HADOOPS = (
-    "This is a destination of Hadoop's committers, of which this package has no record of files. "
-    "`zero-rename s3a-jobs` lists what its jobs left, s3a-recover settles them, and purge, "
-    "maintain and conflicts look after it as after any table."
+    "This is a destination of Hadoop's committers. This package has no records of its files. "
+    "`zero-rename s3a-jobs` lists what its jobs left, and s3a-recover rolls these jobs forward or "
+    "back. purge, maintain and conflicts work as on any table."
 )
 
 

@@ -18,7 +18,7 @@ from .tables import delta_table, open_table, table_of_directories
 
 def history(
     table: Url,
-    most: Annotated[int, typer.Option(help="Jobs at the most.", min=1)] = 20,
+    most: Annotated[int, typer.Option(help="How many jobs at most.", min=1)] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List the last decided jobs: who changed which partition, when, and by how much.
@@ -60,7 +60,12 @@ def _changed(told: dict[str, Any]) -> str:
 
 def undo(
     table: Url,
-    job: Annotated[str, typer.Option(help="The job, zr1-…: the last in each of its partitions.")],
+    job: Annotated[
+        str,
+        typer.Option(
+            help="The job's id, zr1-…. It must be the last one in each of its partitions."
+        ),
+    ],
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
@@ -79,8 +84,7 @@ def restore(
         str,
         typer.Option(
             metavar="TIME|VERSION",
-            help="What to bring back: what counted at a time, such as 2026-01-31T12:00:00Z; or a "
-            "version.",
+            help="Bring back the state at a time, such as 2026-01-31T12:00:00Z, or at a version.",
         ),
     ],
     partition: Partitions = None,
@@ -112,7 +116,9 @@ def _with_history(table: str) -> DeltaTable:
 
 def retention(
     table: Url,
-    set: Annotated[float | None, age_option("Keep it for so long from now on.", least="1h")] = None,
+    set: Annotated[
+        float | None, age_option("From now on, keep replaced files so long.", least="1h")
+    ] = None,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
@@ -135,7 +141,7 @@ def retention(
     say(f"The retention {is_now} {after / DAY:g} days; it was {before / DAY:g} days.")
     if after < before:
         goes = "deletes" if apply else "would delete"
-        say(f"The next purge {goes} what was replaced longer ago: it cannot be brought back then.")
+        say(f"The next purge {goes} files replaced longer ago. They cannot be brought back then.")
     if not apply:
         say(DRY)
 
@@ -145,7 +151,8 @@ def gc(
     older_than: Annotated[
         float,
         age_option(
-            "How long decisions, runs' failures and what was replaced stay whole.", default="7d"
+            "How long decisions, failures of runs and lists of replaced files stay whole.",
+            default="7d",
         ),
     ] = 7 * DAY,
     apply: Apply = False,
@@ -154,7 +161,7 @@ def gc(
     """Make old records small: fold, condense and remove them. This changes no answer."""
     opened = table_of_directories(
         table,
-        "its records are entries of the log, and engines need them as they are",
+        "its records are entries of the log, which engines need as they are",
         f"zero-rename checkpoint {table} --apply keeps openings short; zero-rename purge {table} "
         "--apply removes files that nothing needs.",
     )
@@ -166,10 +173,10 @@ def gc(
     )
     rows = [(what, done if apply else f"would be {done}", n) for what, done, n in counts if n]
     columns = ("what", "action", "how many")
-    nothing = "No record is old enough and needed by nobody: nothing is to be done."
+    nothing = "No record is old and no longer needed: there is nothing to do."
     print_rows(as_json, columns, rows, dataclasses.asdict(report), nothing)
     if rows:
-        say(f"{report.saved:,} bytes less." if apply else DRY)
+        say(f"{report.saved:,} bytes saved." if apply else DRY)
     if report.left:
         stay = counted(report.left, "old decision stays", "old decisions stay")
         say(f"{stay} whole: a job is open, or a replace may be undone.")

@@ -34,35 +34,40 @@ def policy(
     role: Annotated[
         PolicyFor,
         typer.Argument(
-            help="Who it is for; delta-log: the bucket's own policy, which refuses log entries of "
-            "Delta tables below the URL that are put without a condition.",
+            help="The role that the policy is for. delta-log: a policy of the bucket, which "
+            "refuses log entries of Delta tables below the URL that are put without a condition.",
             metavar="reader|writer|maintainer|airflow|delta-log",
         ),
     ],
     table: Url,
     data_root: Annotated[
-        str | None, typer.Option(help="The table's: where its files lie first.")
+        str | None, typer.Option(help="The table's data root, where its files lie first.")
     ] = None,
     operator: Annotated[
-        Service | None, typer.Option(help="For airflow: where its operator runs the application.")
+        Service | None,
+        typer.Option(help="For airflow: the service on which its operator runs the application."),
     ] = None,
     of: Annotated[
         str,
-        typer.Option(help="Id of the application, cluster, virtual cluster; name of the Glue job."),
+        typer.Option(
+            help="Id of the application, cluster or virtual cluster; name of the Glue job."
+        ),
     ] = "*",
     job_role: Annotated[
         str, typer.Option(help="ARN of the role that jobs run under.")
     ] = "arn:aws:iam::*:role/*",
     package_location: Annotated[
         str | None,
-        typer.Option(help="The operator's. Default: _zero_rename_packages/ in the table's bucket."),
+        typer.Option(
+            help="As of the operator. Default: _zero_rename_packages/ in the table's bucket."
+        ),
     ] = None,
     encryption_key: Annotated[
         str | None,
         typer.Option(help="The KMS key that the table is encrypted with, by its ARN, id or alias."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="What is printed is a JSON document in any case.")
+        bool, typer.Option("--json", help="Print the JSON document on one line.")
     ] = False,
 ) -> None:
     """Print the IAM policy with the least rights for a role at a table.
@@ -93,7 +98,9 @@ def lifecycle(
     table: Url,
     days: Annotated[
         int | None,
-        typer.Option(help="Abort uploads after so many. Default: 7, more where jobs are longer."),
+        typer.Option(
+            help="Abort uploads after so many days. Default: 7, or more if jobs are longer."
+        ),
     ] = None,
     max_duration: MaxDuration = None,
     apply: Apply = False,

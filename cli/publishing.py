@@ -22,20 +22,21 @@ _COLUMNS = ("job", "rows", "files", "partitions", "opened, UTC", "kept until", "
 def publish(
     table: Url,
     job: Annotated[
-        str, typer.Argument(metavar="[JOB]", help="The job's id; left out, all are listed.")
+        str,
+        typer.Argument(metavar="[JOB]", help="The job's id. Without it, all that wait are listed."),
     ] = "",
     abort: Annotated[
-        bool, typer.Option("--abort", help="Throw the job away, with its files.")
+        bool, typer.Option("--abort", help="Abort the job instead, and delete its files.")
     ] = False,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
     """Publish a job of a Delta table, written with publish=False; or list the jobs that wait."""
-    why = "a job of a table of directories is seen as it commits"
+    why = "a job of a table of directories is visible once it commits"
     opened = delta_table(table, why, "Write a Delta table, by layout='delta'.")
     if abort and not job:
         raise InvalidInputError(
-            "--abort is given without a job. Nothing was changed.", remedy="Name the job."
+            "--abort is given without a job. Nothing was changed.", remedy="Give the job's id."
         )
     if apply and job:
         _decide(opened, job, abort, as_json)

@@ -19,39 +19,45 @@ if TYPE_CHECKING:
     from ..s3a.recovery.recover import RecoveredJob
 
 _ABOUT = {
-    "zero_rename": "this package's own: atomic by partition, recovers by itself",
+    "zero_rename": "this package's own: atomic for each partition, recovers by itself",
     "magic": "Hadoop's: tasks write uploads, the job completes them; for large files",
     "directory": "Hadoop's: by local disk and a shared file system; for many small files",
-    "partitioned": "the same, and replaces the partitions that rows arrived for",
+    "partitioned": "like directory, and replaces the partitions that receive rows",
 }
 Patience = Annotated[
     float | None,
     age_option(
-        "The silence after which a job of which nothing else is known counts as dead. Longer than "
-        "the longest task: one that writes a file is silent. Default: such a job stays unknown."
+        "How long a job may be silent, if nothing else is known about it, before it counts as "
+        "dead. Give more than the longest task takes: a task that writes a file is silent. "
+        "Default: the job's state stays unknown."
     ),
 ]
 Dead = Annotated[
     list[str] | None,
-    typer.Option(metavar="UUID", help="A job, or a run, whose application is known to have ended."),
+    typer.Option(
+        metavar="UUID",
+        help="A job or a run whose application is known to have ended; may be repeated.",
+    ),
 ]
 Folder = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PARTITION",
-        help="A partition that jobs write to as their destination, as a path below the table.",
+        help="A partition that jobs have as their destination, as a path below the table; may be "
+        "repeated.",
     ),
 ]
 Deep = Annotated[
-    bool, typer.Option("--deep", help="List the whole table: a request per thousand files.")
+    bool,
+    typer.Option("--deep", help="List the whole table, by one request for each thousand files."),
 ]
 Staging = Annotated[
     str | None,
     typer.Option(
         metavar="FOLDER",
-        help="Where the directory and partitioned committers keep their pending sets: "
-        "fs.s3a.committer.staging.tmp.path, as a path, an hdfs:// URL, or a copy. Without them a "
-        "job of theirs that died in its commit can only be left, or given up.",
+        help="Folder of the pending sets of the directory and partitioned committers, "
+        "fs.s3a.committer.staging.tmp.path: a path, an hdfs:// URL, or a copy. Without the sets, a "
+        "job of theirs that died in its commit can only be left, or rolled back.",
     ),
 ]
 
@@ -61,7 +67,7 @@ def checks(
         list[str] | None, typer.Argument(metavar="[ID]...", help="Only these checks.")
     ] = None,
     committer: Annotated[
-        str | None, typer.Option(help="Only what concerns this committer.")
+        str | None, typer.Option(help="Only the checks for this committer.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -89,7 +95,9 @@ def checks(
 def committers(
     conf: Annotated[
         str | None,
-        typer.Option(metavar="COMMITTER", help="Print its Spark settings, one per line."),
+        typer.Option(
+            metavar="COMMITTER", help="Print the Spark settings of this committer, one per line."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -129,21 +137,26 @@ def s3a_check(
     ] = None,
     conf: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="As spark-submit's; wins over the file."),
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="A setting, as for spark-submit; wins over the file. May be repeated.",
+        ),
     ] = None,
     hadoop_conf: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where core-site.xml is, as HADOOP_CONF_DIR.")
+        Path | None,
+        typer.Option(metavar="DIR", help="The folder with core-site.xml, as HADOOP_CONF_DIR."),
     ] = None,
     committer: Annotated[
         str | None,
-        typer.Option(help="The committer that is wanted. Default: the one that the settings name."),
+        typer.Option(help="The committer to check for. Default: the one that the settings name."),
     ] = None,
     destination: Annotated[
-        str, typer.Option(metavar="URL", help="What will be written: s3a://bucket/table.")
+        str,
+        typer.Option(metavar="URL", help="The path that the job will write: s3a://bucket/table."),
     ] = "",
     accept: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="Pass this check over, as spark.zero_rename.s3a.accept."),
+        typer.Option(metavar="ID", help="Skip this check, as spark.zero_rename.s3a.accept does."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -217,8 +230,8 @@ def _say_where_none(found: Sequence[object], table: str) -> None:
     with a typing error would look like one whose jobs all ended well."""
     if not found and not is_of_hadoop(table):
         say(
-            "No committer of Hadoop's has left anything there, no _SUCCESS either: see that the "
-            "path is right. Jobs of this package are listed by `zero-rename jobs`."
+            "Hadoop's committers have left nothing there, not even a _SUCCESS: check that the "
+            "path is right. `zero-rename jobs` lists jobs of this package."
         )
 
 
@@ -247,19 +260,22 @@ def s3a_recover(
     ] = None,
     apply: Apply = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Act on jobs too of which it is not known if they live.")
+        bool,
+        typer.Option("--force", help="Also act on jobs of which it is unknown whether they live."),
     ] = False,
     patience: Patience = None,
     dead: Dead = None,
     roll_back: Annotated[
-        bool, typer.Option("--roll-back", help="Roll back, even where forward would do.")
+        bool,
+        typer.Option("--roll-back", help="Roll back, even if the job could be rolled forward."),
     ] = False,
     roll_forward: Annotated[
         bool,
         typer.Option(
             "--roll-forward",
-            help="Where another job committed since, or ETags cannot be compared, and only you "
-            "can tell: it was no retry, the files are the job's.",
+            help="Roll forward although another job has committed since, or ETags cannot be "
+            "compared: you know that the other job was not a retry, and that the files are this "
+            "job's.",
         ),
     ] = False,
     folder: Folder = None,
@@ -267,7 +283,7 @@ def s3a_recover(
     staging: Staging = None,
     as_json: AsJson = False,
 ) -> None:
-    """Roll dead jobs of the S3A committers forward or back; say which, and why."""
+    """Roll dead jobs of the S3A committers forward or back, and report what was done, and why."""
     from ..s3a.recovery.liveness import Action
     from ..s3a.recovery.recover import UNSETTLED, JobOutcome
 

@@ -14,20 +14,22 @@ from .output import look_where, plain, print_rows
 OfService = Annotated[
     str | None,
     typer.Option(
-        "--service", metavar="SERVICE", help="Tell which committer a job of this service uses."
+        "--service", metavar="SERVICE", help="Say which committer a job of this service uses."
     ),
 ]
 Release = Annotated[
-    str, typer.Option(metavar="LABEL", help="The release of EMR, emr-7.10.0, or Glue's version.")
+    str, typer.Option(metavar="LABEL", help="EMR's release, such as emr-7.10.0, or Glue's version.")
 ]
 Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the job.")]
 ConfFile = Annotated[
     Path | None,
-    typer.Option("--conf-file", metavar="FILE", help="A properties file with more of them."),
+    typer.Option(
+        "--conf-file", metavar="FILE", help="A properties file with more settings of the job."
+    ),
 ]
 OfWord = Annotated[
     str | None,
-    typer.Option("--committer", help="With the settings that this word of an operator adds."),
+    typer.Option("--committer", help="Add the settings of an operator with this committer=."),
 ]
 
 
@@ -53,7 +55,9 @@ def print_committers(
 
     if service not in list(Service):
         known = ", ".join(Service)
-        raise InvalidInputError(f"There is no service {service!r}.", remedy=f"Choose of {known}.")
+        raise InvalidInputError(
+            f"There is no service {service!r}.", remedy=f"Choose one of {known}."
+        )
     rules, word = RULES[Service(service)], dict[str, str]()
     if committer is not None and check_committer(committer) != NATIVE:
         check_word(rules.service, committer)

@@ -28,34 +28,39 @@ Path = Annotated[
     str,
     typer.Argument(
         metavar="PATH",
-        help="A table, a destination of Hadoop's committers, or a folder above such, "
+        help="A table, a destination of Hadoop's committers, or a folder that holds some, "
         "s3://bucket/prefix; or a whole bucket, s3://bucket.",
     ),
 ]
 Patience = Annotated[
     float | None,
     age_option(
-        "How long an undecided job may be silent before it is declared dead. Default: ten of the "
-        "job's own intervals, or its maximum duration where nobody sends heartbeats."
+        "How long an undecided job may be silent before it is declared dead. Default: ten times "
+        "the job's heartbeat interval, or its maximum duration if it sends no heartbeats."
     ),
 ]
 S3APatience = Annotated[
     float | None,
     age_option(
-        "The silence after which a job of Hadoop's committers counts as dead that no run's record "
-        "names. Longer than the longest task. Default: such a job stays unknown, and is left."
+        "For jobs of Hadoop's committers that no run's record names: how long such a job may be "
+        "silent before it counts as dead. Give more than the longest task takes. Default: its "
+        "state stays unknown, and it is left alone."
     ),
 ]
 BufferDir = Annotated[
     str | None,
     typer.Option(
         metavar="FOLDER,…",
-        help="Folders of this machine on which S3A buffers files, fs.s3a.buffer.dir: what dead "
-        "drivers left there is reported, and removed where its job is settled.",
+        help="Folders of this machine in which S3A buffers files (fs.s3a.buffer.dir). What dead "
+        "drivers left there is reported, and removed once its job is recovered.",
     ),
 ]
-Foreign = Annotated[bool, typer.Option(help="Abort uploads of which no job is known, too, by age.")]
-OlderThan = Annotated[float | None, age_option("With --foreign: their least age.", least="1h")]
+Foreign = Annotated[
+    bool, typer.Option(help="Also abort uploads that belong to no known job, by age.")
+]
+OlderThan = Annotated[
+    float | None, age_option("With --foreign: the least age of such uploads.", least="1h")
+]
 
 #: Outcomes in a plan that say that there is something to do.
 PLANNED = (Outcome.WOULD_FINISH, Outcome.WOULD_ABORT)
@@ -72,13 +77,14 @@ def purge(
     job: Annotated[
         list[str] | None,
         typer.Option(
-            help="This job of a table is dead: abort it, and uploads of it without any record."
+            help="Declare this job of a table dead: abort it if it is undecided, and abort uploads "
+            "with its id that have no record. May be repeated."
         ),
     ] = None,
     records_older_than: Annotated[
         float,
         age_option(
-            "How long runs' failures, and lists of files that nothing names, stay.",
+            "How long to keep failures of runs, and lists of files that nothing names.",
             default=f"{KEPT_FOR / DAY:.0f}d",
             least="1h",
         ),
@@ -110,7 +116,7 @@ def purge(
     places = _places(path)
     if order.jobs and len(places) > 1:
         raise InvalidInputError(
-            "Jobs named as dead are of one table, and this is a folder above several. Nothing was "
+            "--job names jobs of one table, and this folder holds several tables. Nothing was "
             "changed.",
             table=path,
             remedy="Name the root of the jobs' table.",
@@ -142,7 +148,7 @@ def purge(
         "errors": [f"{type(it).__name__}: {it}" for it in failures],
     }
     columns = ("upload, record or job", "action", "bytes", "why")
-    nothing = "No upload is under way, no job is open, no record is old: nothing is to be purged."
+    nothing = "No upload is under way, no job is open, no record is old: there is nothing to purge."
     print_rows(as_json, columns, rows, document, nothing)
     if not rows and all(it.is_directory for it in places):
         say(NOTHING)
@@ -151,7 +157,7 @@ def purge(
     for error in failures:
         say(f"not done: {type(error).__name__}: {error}")
     for why in residue.unreachable:
-        say(f"not looked at: {why}")
+        say(f"not checked: {why}")
     failed = sum(it.action is PurgeAction.FAILED for it in entries)
     failed += sum(it.is_unsettled for it in jobs)
     if failed:
@@ -164,7 +170,8 @@ def maintain(
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="Tables, destinations of Hadoop's committers, or folders or buckets above such.",
+            help="Tables, destinations of Hadoop's committers, or folders or buckets that hold "
+            "some.",
         ),
     ],
     patience: Patience = None,

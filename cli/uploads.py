@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Look at multipart uploads under way below a path: of this package's jobs, and foreign "
-    "ones. What a live or a committed job needs is never aborted.",
+    help="List, count or abort multipart uploads under way below a path: those of this package's "
+    "jobs, and foreign ones. An upload that a live or a committed job needs is never aborted.",
     epilog=EXIT_CODES,
 )
 
@@ -33,23 +33,33 @@ Path = Annotated[
     str,
     typer.Argument(
         metavar="PATH",
-        help="A table, a folder of it, one above tables, or a bucket. day=1 is not day=10.",
+        help="A table, a folder in one, a folder that holds tables, or a bucket. day=1 is not "
+        "day=10.",
     ),
 ]
 Age = Annotated[
-    float | None, age_option("Least age: seconds, or 45m, 12h, 7d; by the store's clock.")
+    float | None,
+    age_option(
+        "Only uploads of at least this age, by the store's clock: seconds, or 45m, 12h, 7d."
+    ),
 ]
 Jobs = Annotated[
-    list[str] | None, typer.Option("--job", metavar="JOB", help="Of this job only; repeatable.")
+    list[str] | None,
+    typer.Option("--job", metavar="JOB", help="Only uploads of this job; may be repeated."),
 ]
-Ours = Annotated[bool, typer.Option("--ours", help="Only those with a job id of this package.")]
-Foreign = Annotated[bool, typer.Option("--foreign", help="Only those without.")]
-Lines = Annotated[bool, typer.Option("--json", help="Print JSON lines: one document an upload.")]
+Ours = Annotated[bool, typer.Option("--ours", help="Only uploads with a job id of this package.")]
+Foreign = Annotated[bool, typer.Option("--foreign", help="Only uploads without one.")]
+Lines = Annotated[
+    bool, typer.Option("--json", help="Print JSON lines: one document for each upload.")
+]
 Sizes = Annotated[
-    bool, typer.Option("--sizes/--no-sizes", help="Ask how much each holds, a request each.")
+    bool,
+    typer.Option(
+        "--sizes/--no-sizes", help="Ask for the size of each upload, by one request each."
+    ),
 ]
 Price = Annotated[
-    float, typer.Option(help="Of the store, per GiB and month, for what is told of costs.", min=0.0)
+    float, typer.Option(help="Price of storage per GiB and month, to compute costs.", min=0.0)
 ]
 
 
@@ -84,8 +94,8 @@ def abort(
     """Abort uploads that no job will complete. Dead jobs of this package are fenced first."""
     if older_than is None:
         raise InvalidInputError(
-            "uploads abort needs an age: nothing tells a foreign upload that is at work from "
-            "a dead one but that. Nothing was aborted.",
+            "uploads abort needs an age: only its age tells whether a foreign upload is at work "
+            "or dead. Nothing was aborted.",
             remedy="Give --older-than, such as 7d; 0 takes all.",
         )
     selection = _selection(older_than, job, ours, foreign)
@@ -100,7 +110,9 @@ def abort(
 
 @app.command()
 def expect(
-    number: Annotated[int, typer.Argument(metavar="N", help="How many there should be.", min=0)],
+    number: Annotated[
+        int, typer.Argument(metavar="N", help="How many uploads there should be.", min=0)
+    ],
     path: Path,
     older_than: Age = None,
     job: Jobs = None,
@@ -197,7 +209,7 @@ class _UploadPrinter:
             for it in page:
                 typer.echo(json.dumps(vars(it)))
         elif self.as_json is not None and page:
-            columns = ("upload", "id", "age, s", "whose", "bytes", "action", "why")
+            columns = ("upload", "id", "age, s", "owner", "bytes", "action", "why")
             rows = [
                 (it.key, it.upload_id, f"{it.age:.0f}", it.whose, it.bytes, it.action, it.reason)
                 for it in page
@@ -205,7 +217,7 @@ class _UploadPrinter:
             self._console.print(sheet_of(columns, rows))
 
     def _so_far(self) -> str:
-        return f"{self.counts.total():,} looked at, {self.counts['aborted']:,} aborted"
+        return f"{self.counts.total():,} listed, {self.counts['aborted']:,} aborted"
 
     def _total(self) -> None:
         """Print the totals on standard error, so that lines of JSON on standard output stay
@@ -219,5 +231,5 @@ class _UploadPrinter:
         if self.bytes is not None:
             month = monthly_cost(self.bytes, self.price)
             held = counted(self.bytes, "byte")
-            cost = f" Held: {held}: {month:,.2f} a month at {self.price} per GiB."
+            cost = f" They hold {held}: {month:,.2f} a month at {self.price} per GiB."
         say(f"{counted(count, 'upload')}{': ' if told else ''}{told}.{cost}")

@@ -118,7 +118,7 @@ def _tick(
             f"Not all can be run again: {'; '.join(layer.refused)}. No table was changed, and what "
             "is stale stays so. `zero-rename lineage plan` names it."
         )
-    return dg.SkipReason("Nothing is to be run again.")
+    return dg.SkipReason("Nothing needs to run again.")
 
 
 @dataclass

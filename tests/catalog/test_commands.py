@@ -97,7 +97,7 @@ def test_compact(table: Table) -> None:
     ]
     assert len(table.files("day=b")) == 2
     assert (
-        "nothing is to be compacted"
+        "there is nothing to compact"
         in invoke("compact", table.root.url, "--partition", "day=a").output
     )
 
@@ -117,7 +117,7 @@ def test_who_settles_jobs_registers_the_table(
     catalog = f"glue://{s3_bucket.name}/sales"
     url = table.root.url
     failed = invoke(command, url, "--catalog", catalog, "--apply", code=1)
-    assert "The jobs are settled" in failed.output
+    assert "Jobs are recovered" in failed.output
     assert "no database" in failed.output
     glue.create_database(DatabaseInput={"Name": s3_bucket.name})
     invoke(command, url, "--catalog", catalog)

@@ -238,7 +238,7 @@ def test_purge_fails_loudly_where_aborting_does(
 def test_gc_says_what_it_would_do_and_does_it(table: Table) -> None:
     url = table.root.url
     assert as_json("gc", url)["condensed"] == 0, "it keeps what is younger than seven days"
-    assert "nothing is to be done" in invoke("gc", url).stdout
+    assert "there is nothing to do" in invoke("gc", url).stdout
     while as_json("gc", url, "--older-than", "0")["condensed"] == 0:
         pass  # The store's dates are whole seconds.
     planned = invoke("gc", url, "--older-than", "0")
@@ -296,7 +296,7 @@ class TestPurgeOfAFolder:
         dead, _ = written(Table(f"s3://{s3_bucket.name}/wh/a"), max_duration=1000.0)
         said = invoke("purge", f"s3://{s3_bucket.name}/wh", "--job", dead.job, "--apply")
         assert said.exit_code == Exit.REFUSED
-        assert "this is a folder above several. Nothing was changed" in said.stderr
+        assert "this folder holds several tables. Nothing was changed" in said.stderr
         assert [it.job for it in Table(f"s3://{s3_bucket.name}/wh/a").open_jobs()] == [dead.job]
 
     def test_table_that_a_catalog_refuses_does_not_keep_others_from_their_purge(
@@ -327,7 +327,7 @@ def test_a_slip_in_the_path_of_a_destination_of_hadoops_is_told(
     s3_bucket: Any, command: str
 ) -> None:
     where = f"s3://{s3_bucket.name}/flights"
-    said = "No committer of Hadoop's has left anything there"
+    said = "Hadoop's committers have left nothing there"
     assert said in invoke(command, where).stderr
     body = marker(OTHER, "magic", {})
     s3_bucket.client.put_object(Bucket=s3_bucket.name, Key="flights/_SUCCESS", Body=body)
@@ -671,8 +671,9 @@ class TestConflicts:
         job = next(it.job for it in late.snapshot().files)
         late.run(Put(late.root.decision_key(job), b"{"))  # pyright: ignore[reportArgumentType]
         said = invoke("conflicts", late.root.url)
-        assert "No runs conflict, as far as their records could be read." in said.stdout
-        assert (said.exit_code, "counts as not settled" in said.stderr) == (1, True)
+        assert "No conflict was found, but some records of runs could not be read." in said.stdout
+        assert "counts as a conflict that is not settled" in said.stderr
+        assert said.exit_code == 1
 
     def test_conflict_that_cannot_be_settled_needs_a_look(self, late: Table) -> None:
         url = late.root.url
@@ -709,11 +710,11 @@ class TestConflicts:
 #: Each where nothing is to be said, and the sentence that says so.
 NOTHING = {
     "jobs": "No job is open.",
-    "recover": "No job is open: nothing is to be settled.",
-    "purge": "No upload is under way, no job is open, no record is old: nothing is to be purged.",
+    "recover": "No job is open: there is nothing to recover.",
+    "purge": "No upload is under way, no job is open, no record is old: there is nothing to purge.",
     "verify": "Nothing differs.",
     "conflicts": "No runs conflict.",
-    "adopt": "No partition has files and no head: nothing is to be adopted.",
+    "adopt": "No partition has files without a head: there is nothing to adopt.",
     "repair": "No committed job is open: nothing can be lost.",
     "s3a-jobs": "Nothing is left of S3A jobs.",
     "s3a-recover": "Nothing is left of S3A jobs.",

@@ -30,14 +30,17 @@ def ids(table: Table) -> set[int | None]:
 def test_it_counts_and_deletes(table: Table) -> None:
     url = table.root.url
     counted = invoke("delete", url, "--where", "id >= 2")
-    assert "2 rows would be deleted; 2 of the rows looked at stay." in counted.output
+    assert "2 rows would be deleted; 2 of the rows read stay." in counted.output
     assert "--apply" in counted.output
     assert ids(table) == {1, 2, 3, None}
     found = as_json("delete", url, "--where", "ID >= 2", "--where", "day = 1", "--apply")
     assert found["rows"] == {"inserted": 0, "updated": 0, "deleted": 1, "unchanged": 1}
     assert found["partitions"] == ["day=1"]
     assert ids(table) == {1, 3, None}
-    assert "No row fits" in invoke("delete", url, "--where", "name = 'b''s'", "--apply").output
+    assert (
+        "No row meets the condition"
+        in invoke("delete", url, "--where", "name = 'b''s'", "--apply").output
+    )
     invoke("delete", url, "--where", "`name` is null", "--partition", "day=2", "--apply")
     invoke("delete", url, "--where", "id is not null", "--apply")
     assert ids(table) == {None}

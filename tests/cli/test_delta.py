@@ -172,7 +172,7 @@ def test_restore_brings_back_a_version_and_says_how_to_take_that_back(table: Del
     job = table.history(1)[0].job
     assert f"zero-rename undo {table.root.url} --job {job} --apply" in done.output
     again = ask(table, "restore", "{t} --as-of 0 --apply")
-    assert "nothing is to be brought back" in again.output
+    assert "there is nothing to bring back" in again.output
 
 
 def test_restore_of_one_partition_leaves_the_others(table: DeltaTable) -> None:
@@ -193,7 +193,7 @@ def test_undo_takes_a_job_back_and_names_those_that_are_to_be_undone_first(
     done = as_json("undo", table.root.url, "--job", second, "--apply")
     assert (done["version"], done["partitions"], table.scan().count()) == (0, ["day=1", "day=2"], 2)
     again = ask(table, "undo", f"{{t}} --job {second} --apply")
-    assert f"undone already, by {done['job']}" in again.output
+    assert f"{done['job']} has undone it already" in again.output
     assert ask(table, "undo", f"{{t}} --job {first} --apply").exit_code == Exit.DONE
     assert table.scan().count() == 0
 
@@ -210,7 +210,7 @@ def test_retention_is_shown_and_set(table: DeltaTable) -> None:
     now = {"retention": 30 * 86400.0, "before": 30 * 86400.0, "after": 30 * 86400.0}
     assert as_json("retention", table.root.url) == now
     shorter = ask(table, "retention", "{t} --set 2h")
-    assert "next purge would delete what was replaced longer ago" in shorter.output
+    assert "next purge would delete files replaced longer ago" in shorter.output
     assert ask(table, "retention", "{t} --set 10min --apply").exit_code == Exit.REFUSED
     assert table.retention == 30 * 86400.0
 
@@ -284,7 +284,7 @@ def test_copy_with_layout_delta_copies_a_table_of_directories_once(s3_bucket: Bu
     assert table.partition_by == ("day",)
     again = invoke("copy", old, new, "--layout", "delta")
     assert again.exit_code == Exit.DONE
-    assert "It was copied before: nothing was done." in again.output
+    assert "This state was copied before: nothing was done." in again.output
     assert table.state().log_version == 0
     with Table(old).job(ROWS.schema) as job:
         job.write(ROWS)

@@ -393,7 +393,7 @@ class TestCommand:
         done = invoke("copy", *urls)
         assert done.exit_code == 0, done.output
         assert "1 of 1 file copied" in done.output
-        assert "The runs' keys of OLD did not come along" in done.output
+        assert "The idempotency keys of OLD's runs were not copied" in done.output
         new = Table(urls[1])
         assert values(new) == [1, 2]
         (file,) = new.state().files
@@ -416,7 +416,7 @@ class TestCommand:
         monkeypatch.setattr(FileCopier, "copy", copying)
         done = invoke("copy", *urls)
         assert done.exit_code == 1
-        assert "OLD holds something else by now in day=1" in done.output
+        assert "OLD has changed meanwhile in day=1" in done.output
         assert values(Table(urls[1])) == [1, 2]
 
     def test_says_that_the_copy_is_whole_where_the_last_look_failed(
@@ -432,5 +432,5 @@ class TestCommand:
         monkeypatch.setattr(RewritableTable, "_changed_since", looking)
         done = invoke("copy", *urls)
         assert done.exit_code == 1
-        assert "NEW is whole" in done.output
+        assert "NEW is complete" in done.output
         assert values(Table(urls[1])) == [1, 2]

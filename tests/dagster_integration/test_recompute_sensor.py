@@ -411,4 +411,4 @@ def test_target_that_cannot_be_read_keeps_no_other_from_being_run_again(lake: La
 
 def test_code_version_of_an_asset_without_a_table_yet_is_no_error(lake: Lake) -> None:
     lake.asked_code = {DAMAGED: "2"}
-    assert "Nothing is to be run again" in lake.tick().skip_message
+    assert "Nothing needs to run again" in lake.tick().skip_message

@@ -357,6 +357,6 @@ def test_what_is_stale(s3_bucket: Bucket) -> None:
     assert "2 jobs in 2 layers" in plan
     assert chart.startswith("flowchart LR")
     assert "1 job in 1 layer" in again
-    assert "Nothing is to be run again" in at_last
+    assert "Nothing needs to run again" in at_last
     assert other_version.count("made by no code version, now 4") == 2
     assert "3 jobs in 2 layers" in all_of_it

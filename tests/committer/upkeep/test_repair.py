@@ -622,7 +622,7 @@ class TestCommands:
         assert (found["action"], found["lost"][0]["key"]) == ("reported", lost.key)
         printed = CliRunner().invoke(app, ["repair", table.root.url])
         assert lost.key in printed.stdout
-        assert "lost are 1 file with 1 row" in printed.stderr
+        assert "lost 1 file with 1 row" in printed.stderr
         arguments = ("repair", table.root.url, "--accept-loss", "--job", opened.job)
         (left,) = self.invoke(1, *arguments)
         assert left["action"] == "left"
@@ -643,7 +643,7 @@ class TestCommands:
         monkeypatch.setattr(Table, "repair", lambda *_: [unknown])
         printed = CliRunner().invoke(app, ["repair", table.root.url])
         assert printed.exit_code == 1
-        assert "not known" in printed.stdout
+        assert "unknown" in printed.stdout
         assert f"zero-rename recover {table.root.url}" in printed.stderr
 
     @pytest.mark.usefixtures("s3_server")
