@@ -211,7 +211,7 @@ def markdown(kind: type[Any]) -> str:
     for option in fields(kind):
         doc, handed = option.metadata["doc"], option.metadata["handed"]
         if handed:
-            doc += f" From `{Handoff.variable(handed)}` where absent{option.metadata['only_if']}."
+            doc += f" From `{Handoff.variable(handed)}` if absent{option.metadata['only_if']}."
         names = ", ".join(f"`{name}`" for name in _names(option))
         lines.append(f"| {names} | {_default(option.default)} | {doc} |")
     return "\n".join(lines)

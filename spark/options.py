@@ -53,7 +53,7 @@ class WriterOptions:
     partition_by: tuple[str, ...] | None = option(
         texts.NAMES.decode,
         'Partition columns, outermost first, separated by commas, or as a JSON list (`["a,b"]`); '
-        "the table's own where left out, those of the directories that are there for a new one. "
+        "if left out, the table's own; for a new table, those of its existing directories. "
         "(Spark refuses `.partitionBy()` for Python data sources.)",
     )
     fail_if_exists: bool = option(
@@ -64,7 +64,7 @@ class WriterOptions:
     )
     expected_mode: Mode | None = option(
         texts.mode,
-        "The mode that whoever submits the application asks for: `append`, `replace` or "
+        "The mode that the submitter of the application asks for: `append`, `replace` or "
         "`fail-if-exists` (which then holds without `failIfExists`). A write whose `.mode()` "
         "contradicts it is refused.",
         None,
@@ -73,16 +73,18 @@ class WriterOptions:
     replace_partitions: tuple[str, ...] | None = option(
         partial(values.named, texts.PATHS),
         "With mode overwrite: the partitions to replace, `day=2013-01-01;day=2013-01-02`, or as a "
-        "JSON list. They are emptied even if no row arrives, and rows for any other are refused.",
+        "JSON list. They are emptied even if no row arrives. Rows for other partitions are "
+        "refused.",
         None,
         "partitions",
         f" and `{Handoff.variable('mode')}` is `replace`",
     )
     replace_where: str | None = option(
         values.text,
-        "The same by a condition in Spark's SQL over partition columns: `day >= '2013-01-01' and "
-        "day < '2013-02-01'` replaces every partition of the table that fits, also one that comes "
-        "meanwhile; rows for any other are refused. Refused where it is not certain what fits.",
+        "As `replacePartitions`, by a condition in Spark's SQL over partition columns: "
+        "`day >= '2013-01-01' and day < '2013-02-01'` replaces every partition of the table that "
+        "meets it, also one that another job adds meanwhile. Rows for other partitions are "
+        "refused, and so is a condition that leaves it uncertain which partitions meet it.",
     )
     replace_table: bool = option(
         values.flag,
@@ -92,8 +94,8 @@ class WriterOptions:
     )
     only_partitions: tuple[str, ...] | None = option(
         partial(values.named, texts.PATHS),
-        "The only partitions that rows may be for, `day=2013-01-01;day=2013-01-02`, in either "
-        "mode: others are refused before anything is visible.",
+        "The only partitions that may receive rows, `day=2013-01-01;day=2013-01-02`, in either "
+        "mode: rows for others are refused before anything is visible.",
         None,
         "partitions",
         f" and `{Handoff.variable('mode')}` is another or absent",
@@ -101,7 +103,7 @@ class WriterOptions:
     on_conflict: OnConflict = option(
         partial(texts.choice, OnConflict),
         "What to do when another job changed a partition meanwhile: `fail`; `last_wins`; or "
-        "`newest_run`, which also keeps rows that a newer run has loaded at any time before.",
+        "`newest_run`, which also keeps rows that a newer run has loaded at any earlier time.",
         OnConflict.FAIL,
         "on_conflict",
     )
@@ -114,53 +116,53 @@ class WriterOptions:
     )
     run_rank: RunRanks | None = option(
         RunRanks.parse,
-        "How new the run is, for `newest_run`: a number, or a date or time (UTC where it has no "
-        "zone). Where left out, a job is as new as the time at which it opened.",
+        "How new the run is, for `newest_run`: a number, or a date or time (UTC if it has no "
+        "zone). If left out, a job is as new as the time at which it opened.",
         None,
         "run_rank",
     )
     base: ReadBase | None = option(
         values.read_base,
         "With `onConflict` `fail`: the state of the table that the rows were computed from, as "
-        "`Table(…).snapshot().base.encode()`; or `now`: what is there when the job opens, after "
-        "the stages before the write's last. Where left out, an overwrite goes by what this "
+        "`Table(…).snapshot().base.encode()`; or `now`: the state when the job opens, after all "
+        "stages but the write's last. If left out, the base of an overwrite is what this "
         "application has read of the table.",
     )
     success_markers: SuccessMarkers = option(
         partial(texts.choice, SuccessMarkers),
-        "Where `_SUCCESS` goes: `partition_and_table`, `table` or `none`. A Delta table has none "
-        "unless `table` is said.",
+        "Where `_SUCCESS` markers are written: `partition_and_table`, `table` or `none`. A Delta "
+        "table has none unless you give `table`.",
         SuccessMarkers.PARTITION_AND_TABLE,
         "success_markers",
     )
     idempotency_key: str | None = option(
         values.text,
-        "A key that makes this write happen once: a second job with it does what `onRepeat` "
-        "says. Two writes of one script into one table need two keys.",
+        "A key that makes this write happen once: a second job with the same key does what "
+        "`onRepeat` says. Two writes of one script into one table need two keys.",
         None,
         "idempotency_key",
     )
     on_repeat: OnRepeat = option(
         partial(texts.choice, OnRepeat),
-        "When a job with this `idempotencyKey` has committed before: `skip`; `replace_own`, which "
-        "takes the place of the rows of that job and of those that it took the place of; or "
-        "`append`.",
+        "What to do if a job with this `idempotencyKey` has committed before: `skip`; "
+        "`replace_own`, which replaces the rows of that job, and of the jobs that it replaced in "
+        "this way; or `append`.",
         OnRepeat.SKIP,
         "on_repeat",
     )
     publish: bool = option(
         values.flag,
-        "`false`, of a Delta table by `save()`: the rows are written, and nobody sees them before "
-        "somebody publishes the job, by its id.",
+        "`false`, in a Delta table by `save()`: the rows are written, and are not visible until "
+        "the job is published, by its id.",
         True,
         "publish",
     )
     schema_mode: SchemaMode = option(
         partial(texts.choice, SchemaMode),
-        "What becomes of the table's columns where the frame brings others. `keep`: refused. "
+        "What to do if the frame has other columns than the table. `keep`: the write is refused. "
         "`merge` (`mergeSchema` is `true`): columns that only the frame has, and wider types, "
         "become the table's; columns that it lacks are null. `overwrite` (`overwriteSchema` is "
-        "`true`), with `replaceTable`: the frame's take the place of the table's.",
+        "`true`), with `replaceTable`: the frame's columns replace the table's.",
         SchemaMode.KEEP,
         also={
             "mergeSchema": lambda text: SchemaMode.MERGE if values.flag(text) else SchemaMode.KEEP,
@@ -176,44 +178,48 @@ class WriterOptions:
     )
     rows_per_file: int | None = option(
         values.count,
-        "A new file after so many rows. `save()`, `merge()` and `update()` take the session's "
-        "`spark.sql.files.maxRecordsPerFile` where absent.",
+        "Begin a new file after so many rows. If absent, `save()`, `merge()` and `update()` take "
+        "the session's `spark.sql.files.maxRecordsPerFile`.",
         also={"maxRecordsPerFile": values.count},
     )
     bytes_per_file: int | None = option(
-        texts.size, "A new file after about so many bytes, such as `256m`.", _FILES.bytes_per_file
+        texts.size,
+        "Begin a new file after about so many bytes, such as `256m`.",
+        _FILES.bytes_per_file,
     )
     row_group_rows: int = option(values.count, "Rows per row group.", _FILES.row_group_rows)
     max_open_partitions: int = option(
         values.count,
-        "Files a task has open at once; rows of further partitions wait on the local disk.",
+        "How many files a task has open at once; rows of further partitions wait on the local "
+        "disk.",
         _FILES.max_open_partitions,
     )
     part_bytes: int = option(
-        texts.size, "Size of an upload's first parts, at least `5m`.", _FILES.part_bytes
+        texts.size, "Size of the first parts of an upload, at least `5m`.", _FILES.part_bytes
     )
     distribute: Distribute = option(
         partial(texts.choice, Distribute),
-        "`partition`: bring the rows of a partition together first, by a shuffle, so that it gets "
-        "as few files as `bytesPerFile` allows, and not one of each task. `save()` and `stream()` "
-        "only, and not of a frame that is sorted.",
+        "`partition`: first bring the rows of each partition together, by a shuffle, so that it "
+        "gets as few files as `bytesPerFile` allows, not one from each task. Only for `save()` "
+        "and `stream()`, and not for a sorted frame.",
         Distribute.NONE,
         "distribute",
     )
     storage_class: str | None = option(
-        values.text, "The objects' storage class, such as `STANDARD_IA`."
+        values.text, "Storage class of the objects, such as `STANDARD_IA`."
     )
     encryption: str | None = option(
         values.text,
-        "By the store, of files and records: `SSE-S3`, `SSE-KMS` or `DSSE-KMS`. The table keeps "
-        "it; where left out, the table's own, else `defaultEncryption`, else the bucket's.",
+        "Encryption of files and records by the store: `SSE-S3`, `SSE-KMS` or `DSSE-KMS`. The "
+        "table keeps it. If left out: the table's own, else `defaultEncryption`, else the "
+        "bucket's.",
     )
     encryption_key: str | None = option(
-        values.text, "With KMS: the key, by its id, ARN or alias; the account's own if left out."
+        values.text, "With KMS: the key, by its id, ARN or alias. If left out: the account's own."
     )
     default_encryption: Encryption | None = option(
         texts.encryption,
-        "The encryption of a table whose record names none, where `encryption` is left out: "
+        "The encryption of a table whose record names none, if `encryption` is left out: "
         "`SSE-S3`, or `SSE-KMS`, a blank and the key.",
         None,
         "encryption",
@@ -224,8 +230,8 @@ class WriterOptions:
     )
     content: Content = option(
         partial(texts.choice, Content),
-        "What an identical recompute is known by: `bytes`, or `rows`, whatever their order and "
-        "their files.",
+        "How a recompute with an identical result is recognized: by equal `bytes`, or by equal "
+        "`rows`, in any order and any files.",
         _FILES.content,
     )
     max_duration: float = option(
@@ -236,41 +242,48 @@ class WriterOptions:
     )
     freeze_workers: bool = option(
         values.flag,
-        "Spare a Python worker what Spark has it repeat around each task: keep what it holds after "
-        "its first task out of the garbage collection after each (`gc.freeze()`), unless other "
-        "code has frozen objects; read unchanged zip archives on its path once (Python to 3.12).",
+        "Save Python workers work that Spark repeats around each task: keep the objects that a "
+        "worker holds after its first task out of the garbage collection after each task "
+        "(`gc.freeze()`), unless other code has frozen objects; read unchanged zip archives on "
+        "its path only once (up to Python 3.12).",
         True,
     )
     coordination: Coordination = option(
         partial(texts.choice, Coordination),
-        "Of a new table: `store`, or `none` where the store lacks conditional writes. Jobs into a "
-        "table of `none` name it, too.",
+        "Of a new table: `store`, or `none` if the store lacks conditional writes. Later jobs into "
+        "a table of `none` have to give `none`, too.",
         Coordination.STORE,
     )
     data_root: FastRoot | None = option(
         texts.fast_root,
-        "Of a new Delta table: where its jobs' files lie first, and of other engines only Spark "
-        "reads them before a checkpoint, "
-        "`s3://bucket/prefix?endpoint=https://host:port` and perhaps a profile.",
+        "Of a new Delta table: where files of its jobs lie first, "
+        "`s3://bucket/prefix?endpoint=https://host:port` and perhaps a profile. Before a "
+        "checkpoint, Spark is the only other engine that reads them.",
         None,
         "data_root",
     )
     code_version: str | None = option(
         texts.code_version,
-        "The version of the program's code that computes the rows: a number, a tag, a commit's "
-        "hash. `zero-rename lineage stale --code-version` names what another one has made.",
+        "Version of the code that computes the rows: a number, a tag or a commit's hash. "
+        "`zero-rename lineage stale --code-version` lists partitions that another version made.",
         None,
         "code_version",
     )
-    dag: str | None = option(values.text, "Who runs the job: the DAG's id.", None, "dag")
+    dag: str | None = option(values.text, "Owner of the job: the DAG's id.", None, "dag")
     run: str | None = option(values.text, "… the DAG run's id.", None, "run")
     task: str | None = option(values.text, "… the task's id.", None, "task")
     map_index: int | None = option(texts.whole, "… the map index.", None, "map_index")
     try_number: int | None = option(
-        texts.whole, "… the try. Not part of `idempotencyKey`.", None, "try_number"
+        texts.whole,
+        "… the number of the attempt. Not part of `idempotencyKey`.",
+        None,
+        "try_number",
     )
     series: str | None = option(
-        values.text, "… what tells its tries since a clear from those before.", None, "series"
+        values.text,
+        "… a text that all attempts of the task between two clears share.",
+        None,
+        "series",
     )
 
     def mode(self, overwrite: bool) -> Mode:
@@ -358,8 +371,8 @@ class ReaderOptions:
     )
     columns: tuple[str, ...] | None = option(
         partial(values.named, texts.NAMES),
-        "The columns to read, separated by commas, or as a JSON list. Spark does not tell Python "
-        "data sources which columns a query needs, so all are read where this is left out.",
+        "The columns to read, separated by commas, or as a JSON list. Spark does not say to Python "
+        "data sources which columns a query needs, so all are read if this is left out.",
     )
     partitions: tuple[str, ...] | None = option(
         partial(values.named, texts.PATHS),
@@ -367,14 +380,15 @@ class ReaderOptions:
     )
     where: str | None = option(
         values.text,
-        "The only rows to read, in Spark's SQL: `day >= '2013-01-01' and delay > 60`. "
-        "Partitions, files and row groups that cannot fit are not read. Refused where it is not "
-        "certain which rows Spark would select; `load()` takes any condition. A `.where()` "
-        'behind `format("zero_rename")` filters rows and prunes nothing.',
+        "Read only rows that meet this condition in Spark's SQL: `day >= '2013-01-01' and delay > "
+        "60`. Partitions, files and row groups that cannot hold such rows are not read. A "
+        "condition is refused if it is uncertain which rows Spark would select; `load()` takes "
+        "any condition. A `.where()` after "
+        '`format("zero_rename")` filters rows, but every file is read.',
     )
     target_partition_bytes: int = option(
         texts.size,
-        "Files are read together by one Spark task up to about so many bytes.",
+        "One Spark task reads files of up to about so many bytes together.",
         128 * 1024 * 1024,
     )
 
