@@ -102,7 +102,7 @@ class Check:
     title: str
     keys: tuple[str, ...] = field(repr=False)
     wrong: Callable[[JobFacts], object] = field(repr=False)
-    remedy: str = "Leave these settings to the word: zero-rename committers --conf prints them."
+    remedy: str = "Leave these settings to committer=…: zero-rename committers --conf prints them."
 
     def detail(self, facts: JobFacts) -> str | None:
         """Return the settings and details of a finding; ``None`` if nothing is wrong."""
@@ -194,25 +194,25 @@ def _staging_unknown(c: JobFacts) -> bool:
 
 CHECKS: tuple[Check, ...] = (
     Check(
-        *("committer-name", _ERROR, S3A, "another committer is named than was asked for"),
+        *("committer-name", _ERROR, S3A, "the settings name another committer than the chosen one"),
         *((keys.NAME_KEY,), _contradicts(keys.NAME_KEY)),
         "Choose by committer=…, and take fs.s3a.committer.name out of the other settings.",
     ),
     Check(
         *("commit-protocol-missing", _ERROR, S3A),
-        "half-configured: by another protocol Parquet is renamed, and other formats go straight "
-        "into the table",
+        "the committer is half-configured: another commit protocol renames Parquet, and writes "
+        "other formats straight into the table",
         (keys.NAME_KEY, keys.COMMIT_PROTOCOL_KEY, keys.PARQUET_COMMITTER_KEY),
         _contradicts(keys.COMMIT_PROTOCOL_KEY),
         f"Set {keys.COMMIT_PROTOCOL_KEY}={keys.PATH_PROTOCOL}, from the module spark-hadoop-cloud.",
     ),
     Check(
-        *("factory-overridden", _ERROR, S3A, "another factory makes the committer"),
+        *("factory-overridden", _ERROR, S3A, "the settings name a factory of another committer"),
         *((keys.FACTORY_CLASS_KEY, keys.FACTORY_KEY), _other_factory),
     ),
     Check(
         *("magic-disabled", _ERROR, ("magic",)),
-        "magic without its paths: nobody completes its files",
+        "magic paths are off, so nothing completes the magic committer's files",
         *((keys.MAGIC_KEY,), _contradicts(keys.MAGIC_KEY)),
         f"Set {keys.MAGIC_KEY}=true, for the bucket too.",
     ),
@@ -225,7 +225,7 @@ CHECKS: tuple[Check, ...] = (
         "beside Hadoop's own 3.4. Or use committer='zero_rename', which needs no jar.",
     ),
     Check(
-        *("tripwire-off", _WARNING, S3A, "a committer that renames would not be noticed"),
+        *("tripwire-off", _WARNING, S3A, "a committer that renames would go unnoticed"),
         (keys.REJECT_KEY, keys.ALGORITHM_KEY),
         _contradicts(keys.REJECT_KEY, keys.ALGORITHM_KEY),
         f"Set spark.hadoop.{keys.REJECT_KEY}=true and spark.hadoop.{keys.ALGORITHM_KEY}=10, unless "
@@ -244,24 +244,24 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         *("dynamic-partition-overwrite", _ERROR, S3A),
-        "dynamic partition overwrite, which renames: the committer's protocol refuses it",
+        "dynamic partition overwrite renames: the committer's protocol refuses it",
         *((keys.PARTITION_OVERWRITE_KEY,), _overwrites_dynamically),
-        "Write it by zero_rename.spark.save, which replaces the partitions named; or, where all of "
-        "the destination is to be replaced, say so on that one write, by the writer's option for "
-        f"{keys.PARTITION_OVERWRITE_KEY}: set for the whole application, static lets each of its "
-        "overwrites delete its whole table.",
+        "Write by zero_rename.spark.save, which replaces only the named partitions. To replace the "
+        f"whole destination, set {keys.PARTITION_OVERWRITE_KEY} to static by an option of this one "
+        "write: set for the whole application, static lets each of its overwrites delete its whole "
+        "table.",
     ),
     Check(
         *("overwrite-removes-table", _ERROR, S3A),
-        "an overwrite of Spark's own, which would delete the partitions that the task does not "
-        "name, too",
+        "an overwrite by Spark's own writer would also delete the partitions that the task does "
+        "not name",
         (),
-        lambda c: c.overwrites_alone and "the application overwrites, and does not use save()",
+        lambda c: c.overwrites_alone and "the application overwrites without save()",
         "Let the application write with zero_rename.spark.save.",
     ),
     Check(
         *("overwrite-removes-first", _WARNING, S3A),
-        "an overwrite that deletes the old rows when it begins, before it has new ones",
+        "the overwrite deletes the old rows when it begins, before it has new ones",
         (),
         lambda c: (
             c.save_mode is Mode.REPLACE
@@ -273,41 +273,56 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         *("uuid-shared", _ERROR, S3A),
-        "one UUID for more than one write, which would take each other's pending files",
+        "several writes share one UUID, and would take each other's pending files",
         *((keys.UUID_KEY,), _fixed_uuid),
-        "Leave it out of every file and of conf; the operator hands in one of its own.",
+        "Leave it out of every file and of conf: the operator passes one of its own.",
     ),
     Check(
-        *("driver-restarts", _WARNING, S3A, "YARN may start the driver, and so the job, again"),
+        *(
+            "driver-restarts",
+            _WARNING,
+            S3A,
+            "YARN may start the driver, and with it the job, again",
+        ),
         *((keys.APP_ATTEMPTS_KEY,), _contradicts(keys.APP_ATTEMPTS_KEY)),
-        f"Set {keys.APP_ATTEMPTS_KEY}=1, and let Airflow repeat the task.",
+        f"Set {keys.APP_ATTEMPTS_KEY}=1, and let Airflow retry the task.",
     ),
     Check(
         *("abort-uploads-on", _WARNING, S3A),
-        "a job that, when it ends, aborts every upload below its destination, whoever's it is",
+        "a job that ends aborts every upload below its destination, also those of other jobs",
         (keys.ABORT_UPLOADS_KEY, _OLD_ABORT),
         lambda c: c.is_on(keys.ABORT_UPLOADS_KEY) or c.is_on(_OLD_ABORT),
         f"Set spark.hadoop.{keys.ABORT_UPLOADS_KEY}=false, as committer=… does, and let "
         "zero-rename s3a-recover and a lifecycle rule clean up; or let jobs on one destination "
-        "follow each other.",
+        "run one after the other.",
     ),
     Check(
-        *("directory-purge", _WARNING, ALL, "deleting or renaming a folder aborts its uploads"),
+        *(
+            "directory-purge",
+            _WARNING,
+            ALL,
+            "deleting or renaming a folder aborts the uploads below it",
+        ),
         *((keys.DIRECTORY_PURGE_KEY,), _contradicts(keys.DIRECTORY_PURGE_KEY)),
     ),
     Check(
-        *("multipart-purge", _ERROR, ALL, "uploads of the whole bucket are aborted by age"),
+        *(
+            "multipart-purge",
+            _ERROR,
+            ALL,
+            "old uploads in the whole bucket are aborted, also those of live jobs",
+        ),
         *((keys.PURGE_KEY, "fs.s3a.multipart.purge.age"), _contradicts(keys.PURGE_KEY)),
         f"Set spark.hadoop.{keys.PURGE_KEY}=false and use a lifecycle rule.",
     ),
     Check(
-        *("in-memory-tracking", _WARNING, ("magic",), "pending files known to one process only"),
+        *("in-memory-tracking", _WARNING, ("magic",), "only one process knows the pending files"),
         *((keys.IN_MEMORY_KEY,), _contradicts(keys.IN_MEMORY_KEY)),
-        "Leave it off, or have a lifecycle rule for uploads.",
+        "Leave it off, or have a lifecycle rule that aborts old uploads.",
     ),
     Check(
         *("staging-not-shared", _ERROR, STAGING),
-        "what is pending would stay on each machine's own disk: the driver finds none of it, and "
+        "pending files would stay on each machine's own disk: the driver finds none of them, and "
         "every row is lost",
         (_DEFAULT_FS, keys.STAGING_KEY),
         lambda c: c.is_cluster and _has_own_disks(c) and not is_placed(c),
@@ -317,13 +332,13 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         *("staging-unknown", _WARNING, STAGING),
-        "whether all machines share what is pending is not known from here",
+        "it is unknown whether all machines share the folder of pending files",
         *((_DEFAULT_FS, keys.STAGING_KEY), _staging_unknown),
-        "Say spark.hadoop.fs.defaultFS, or see that all machines mount the staging folder; or use "
-        "magic, which needs no shared file system.",
+        "Set spark.hadoop.fs.defaultFS, or make sure that all machines mount the staging folder; "
+        "or use magic, which needs no shared file system.",
     ),
     Check(
-        *("staging-on-s3", _WARNING, STAGING, "what is pending is kept on S3 and renamed there"),
+        *("staging-on-s3", _WARNING, STAGING, "pending files are kept on S3 and renamed there"),
         *((_DEFAULT_FS,), lambda c: re.match(r"s3[an]?://", c.value(_DEFAULT_FS))),
         "Keep the default file system on HDFS, or use magic.",
     ),
@@ -364,7 +379,7 @@ def inspect(facts: JobFacts) -> tuple[CheckFinding, ...]:
     accepted = accepted_in(facts)
     if unknown := sorted(accepted - {check.id for check in CHECKS}):
         raise InvalidInputError(
-            f"{facts.describe(ACCEPT_KEY)} names no check: {', '.join(unknown)}.",
+            f"{facts.describe(ACCEPT_KEY)} names unknown checks: {', '.join(unknown)}.",
             remedy="zero-rename checks lists them.",
         )
     found = [
@@ -390,6 +405,6 @@ def refuse(findings: Sequence[CheckFinding]) -> None:
         f"{counted(len(errors), 'setting')} would lose or double rows, or "
         "cannot work; nothing was submitted or written.\n"
         + "\n".join(f"* {finding}" for finding in errors),
-        remedy="docs/s3a.md has the reason and the source of each check. One that does not hold "
-        f"of your set-up is passed over by {ACCEPT_KEY}=<its id>.",
+        remedy="docs/s3a.md has the reason and the source of each check. To skip a check that does "
+        f"not apply to your set-up, set {ACCEPT_KEY}=<its id>.",
     )

@@ -292,5 +292,5 @@ def test_checks_are_accepted_by_their_ids() -> None:
     conf = {MAGIC: "false", IN_MEMORY: "true"}
     assert ids(inspect(job(conf=conf | {ACCEPT_KEY: "magic-disabled"}))) == {"in-memory-tracking"}
     assert inspect(job(conf=conf | {ACCEPT_KEY: "magic-disabled, in-memory-tracking"})) == ()
-    with pytest.raises(InvalidInputError, match="names no check: magic-disable"):
+    with pytest.raises(InvalidInputError, match="names unknown checks: magic-disable"):
         inspect(job(conf={ACCEPT_KEY: "magic-disable"}))
