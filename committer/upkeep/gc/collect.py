@@ -102,7 +102,9 @@ def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> S
     if apply and asked:
         # Last, so that the next gc reads again what this one has not completed.
         failed = {job_of_part(context.root.decisions_prefix, key) for key in report.failed}
-        again = sorted({*left, *(job for job in failed if job is not None)})
+        # Jobs that a gc of a lower age has kept whole, and that are too young for this one.
+        young = set(note.left).intersection(dated).difference(old_jobs)
+        again = sorted({*left, *young, *(job for job in failed if job is not None)})
         yield from write_note(context, max(cutoff, note.before), tuple(again))
     if apply and after.folded:
         yield from look_after_index(context, "the records are folded")

@@ -14,6 +14,7 @@ from ...commit.state.context import Context
 from ...commit.state.decide import Decided, read_decision
 from ...commit.state.heads import read_head
 from ...commit.state.tolerance import or_damage
+from ...errors import DamagedError
 from ...format.records.decision import CondensedDecision
 from ...format.records.head import HeadState, Slot
 from ...format.records.partition_decision import PartitionDecision
@@ -130,8 +131,9 @@ def _condense(context: Context, decided: Decided, apply: bool) -> Step[int | Non
     """Condense a decision and return the bytes saved; ``None``: it stays as it is."""
     decision = decided.decision
     if decision.idempotency_key is not None:
-        run = yield from read_head(context, Slot.run(context.root, decision.idempotency_key))
-        if run.head.version <= decision.run_version:
+        slot = Slot.run(context.root, decision.idempotency_key)
+        run = yield from or_damage(read_head(context, slot))
+        if isinstance(run, DamagedError) or run.head.version <= decision.run_version:
             return None
     condensed = CondensedDecision.of(decision, decided.date)
     body = condensed.encode()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.faults import on
-from support.protocol import DAY1, DAY2, ROOT, World
+from support.protocol import DAY1, DAY2, ROOT, World, die_before_applying
 from zero_rename.committer import InvalidInputError
 from zero_rename.committer.commit.state.context import Limits
 from zero_rename.committer.commit.state.decide import read_decision
@@ -119,6 +119,30 @@ class TestCondensing:
         assert (report.condensed, list(report.damaged)) == (1, [DAY1])
         assert decision(world, two.job).condensed
         assert not decision(world, one.job).condensed
+
+    def test_run_whose_head_cannot_be_read_keeps_its_own_decision_whole_only(
+        self, world: World
+    ) -> None:
+        one, two = world.load(DAY1, idempotency_key="run"), world.load(DAY2)
+        world.advance(8 * DAY)
+        world.store.apply(Put(ROOT.run_key("run"), b"{"))
+        assert collect(world).condensed == 1
+        assert decision(world, two.job).condensed
+        assert not decision(world, one.job).condensed
+
+    def test_decision_that_gc_of_low_age_kept_whole_is_condensed_later(self, world: World) -> None:
+        jobs = []
+        for partition in (DAY1, DAY2):
+            opened, result = world.written(partition)
+            die_before_applying(world, opened, result)
+            jobs.append(opened.job)
+            world.advance(8 * DAY if partition == DAY1 else 60)
+        assert collect(world, older_than=0).left == 2
+        assert collect(world).left == 1
+        world.recover(patience=0)
+        world.advance(8 * DAY)
+        collect(world)
+        assert [decision(world, job).condensed for job in jobs] == [True, True]
 
     def test_parts_go_after_their_decision_is_condensed(self, world: World) -> None:
         world = world.with_context(limits=Limits(files_per_object=1))
