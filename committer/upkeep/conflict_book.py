@@ -72,6 +72,8 @@ class ConflictBook:
         :param removed: the runs whose rows it removed.
         """
         before = self.open.get(partition)
+        if before is not None and any(it.job == commit.job for it in before.runs):
+            return  # Read again, since the end of the search before is not on record.
         if before is not None and commit.settles and before.run(commit.key) is not None:
             self._close(before, commit, SettledBy.RERUN)
             return

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..commit.snapshot import take_snapshot
+from ..commit.snapshot import Survey, survey, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
@@ -296,9 +296,17 @@ class _Search:
         names = sorted(self.book.touched)
         if not names:
             return
-        snapshot = yield from take_snapshot(self.context, names)
-        files = snapshot.by_partition()
-        for name in names:
+        seen = yield from self._seen_of(names)
+        snapshot, files = seen.snapshot, seen.snapshot.by_partition()
+        self.damaged += [str(error) for error in seen.damaged.values()]
+        for name in (name for name in names if name not in seen.damaged):
             jobs = {it.job for it in files.get(name, ())}
             there = {it.key: it for it in (yield from self._writers(name, jobs))}
             self.book.see(name, there, snapshot.versions.get(name, 0))
+
+    def _seen_of(self, names: list[str]) -> Step[Survey]:
+        """Read partitions; if one of them cannot be read, every record of the others."""
+        try:
+            return Survey((yield from take_snapshot(self.context, names)))
+        except DamagedError:
+            return (yield from survey(self.context, names))

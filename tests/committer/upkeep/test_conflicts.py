@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.memory_store import ManualClock, MemoryStore
-from support.protocol import DAY1, DAY2, ROOT, World
+from support.protocol import DAY1, DAY2, DAY3, ROOT, World
 from support.virtual_time import TickingWorld
 from zero_rename.committer import (
     CommitConflictError,
@@ -354,6 +354,25 @@ class TestLooks:
         world.store.apply(mended)
         assert only(look(world)).cause is ConflictCause.OLDER_CAME_LATER
         assert look(world).unread == ()
+
+    def test_damaged_head_leaves_conflicts_over_other_partitions_in_the_report(
+        self, world: World
+    ) -> None:
+        load(world, DAY1, DAY3, run_rank=SECOND, **REPLACE, **DAILY_2)
+        load(world, DAY1, DAY3, run_rank=FIRST, **REPLACE, **DAILY_1)
+        key = ROOT.head_key(DAY3)
+        mended = self.damage(world, key)
+        for _ in range(2):
+            report = look(world)
+            assert [it.partition for it in report.conflicts] == [DAY1, DAY3]
+            assert [run.is_visible for run in report.conflicts[0].runs] == [True, False]
+            assert any(key in it for it in report.unread)
+            world.advance(DAY)
+        world.store.apply(mended)
+        report = look(world)
+        assert [len(it.runs) for it in report.conflicts] == [2, 2]
+        assert [run.is_visible for run in report.conflicts[1].runs] == [True, False]
+        assert report.unread == ()
 
     def test_look_that_may_not_write_says_so_and_has_read_all(self, world: World) -> None:
         late_backfill(world)
