@@ -184,9 +184,10 @@ def _duckdb(described: DescribedTable, name: str) -> str:
     """Return a view that lists the directories. It may show a job in part; ``Table.scan`` reads one
     state."""
     depth = "/*" * len(described.partition_by)
+    # As texts: DuckDB's parser takes no type with parentheses there, such as decimal(9,2).
     types = ", ".join(
-        f"{_text(Engine.DUCKDB, name)}: {kind.replace('bigint', 'BIGINT')}"
-        for name, kind in described.partition_types(Engine.TRINO)
+        f"{_text(Engine.DUCKDB, name)}: {_text(Engine.DUCKDB, kind)}"
+        for name, kind in described.partition_types(Engine.DUCKDB)
     )
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ""
     files = _text(Engine.DUCKDB, f"{described.root.url}{depth}/*.parquet")

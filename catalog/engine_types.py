@@ -76,8 +76,31 @@ NAMES: Mapping[Engine, Mapping[str, str]] = {
         "string": "varchar(65535)",
         "binary": "varbyte(1024000)",
     },
+    Engine.DUCKDB: {
+        "bool": "boolean",
+        "int8": "tinyint",
+        "int16": "smallint",
+        "int32": "integer",
+        "int64": "bigint",
+        "uint8": "utinyint",
+        "uint16": "usmallint",
+        "uint32": "uinteger",
+        "uint64": "ubigint",
+        "float": "float",
+        "double": "double",
+        "string": "varchar",
+        "binary": "blob",
+        "date32[day]": "date",
+        "time64[us]": "time",
+        "timestamp[us,tz=UTC]": "timestamptz",
+        "timestamp[us]": "timestamp",
+        "duration[us]": "bigint",
+    },
 }
-_SQL = {Engine.TRINO: ("array({})", "map({}, {})", "row({})", '"{}" {}')}
+_SQL = {
+    Engine.TRINO: ("array({})", "map({}, {})", "row({})", '"{}" {}'),
+    Engine.DUCKDB: ("{}[]", "map({}, {})", "struct({})", '"{}" {}'),
+}
 _HIVE_FORMS = ("array<{}>", "map<{},{}>", "struct<{}>", "{}:{}")
 
 

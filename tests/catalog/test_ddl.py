@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -14,6 +16,7 @@ from support.arrow_data import COLUMNS
 from zero_rename.catalog import DescribedTable, Engine, ReadBy, ddl
 from zero_rename.catalog.engine_types import NAMES, engine_type, same_hive_type
 from zero_rename.committer import InvalidInputError, TableRoot, UnsupportedTypeError
+from zero_rename.committer.format.schema.hive_paths import NULL
 
 COLUMNS_ = (
     pa.field("delay", pa.float64()),
@@ -131,6 +134,38 @@ class TestStatements:
         connection.execute(view.replace("s3://bucket/flights", str(tmp_path)))
         found = connection.sql("SELECT day, delay FROM flights ORDER BY day").fetchall()
         assert found == [(dt.date(2013, 1, 1), 5.0), (dt.date(2013, 1, 2), 70.0)]
+
+    @pytest.mark.parametrize(
+        ("kind", "value", "read"),
+        [
+            (pa.int64(), "9007199254740993", 2**53 + 1),
+            (pa.uint32(), "7", 7),
+            (pa.bool_(), "true", True),
+            (pa.decimal128(9, 2), "1.50", Decimal("1.50")),
+            (pa.timestamp("us"), "2013-01-01 05%3A30%3A00", dt.datetime(2013, 1, 1, 5, 30)),
+            (
+                pa.timestamp("us", "UTC"),
+                "2013-01-01 05%3A30%3A00",
+                dt.datetime(2013, 1, 1, 5, 30, tzinfo=dt.UTC),
+            ),
+        ],
+        ids=str,
+    )
+    def test_duckdb_reads_partition_columns_of_each_type(
+        self, tmp_path: Any, kind: pa.DataType, value: str, read: object
+    ) -> None:
+        for text in (value, NULL):
+            folder = tmp_path / f"part={text}"
+            folder.mkdir()
+            duckdb.sql(f"COPY (SELECT 5 AS delay) TO '{folder}/a.parquet' (FORMAT parquet)")
+        by = (pa.field("part", kind),)
+        table = replace(described(ReadBy.FOLDERS), partition_by=by)
+        (view,) = ddl(table, "duckdb", "flights")
+        connection = duckdb.connect()
+        connection.execute("SET timezone = 'UTC'")
+        connection.execute(view.replace("s3://bucket/flights", str(tmp_path)))
+        found = connection.sql("SELECT part FROM flights ORDER BY part NULLS LAST").fetchall()
+        assert found == [(read,), (None,)]
 
 
 def test_no_name_of_a_type_has_a_statement_in_it() -> None:
