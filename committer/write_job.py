@@ -185,17 +185,21 @@ class WriteJob:
             self._release()
 
     def _open(self) -> None:
-        # The id is made here, so that the open record can be removed if the opening is interrupted.
-        job = self._steps.job_id()
+        job: str | None = None
         try:
             with self._failures_told():
                 if self._before is not None:
                     self._before()
                 inputs = None if self._inputs is None else self._inputs()
+                # The id says when the job began, and searches for conflicts go by that: it is made
+                # after a wait for other runs. It is made before the opening, so that the open
+                # record can be removed if the opening is interrupted.
+                job = self._steps.job_id()
                 opened = self._steps.open(job, self._spec)
         except KeyboardInterrupt as error:
-            # Nothing but the open record was written: there are no tasks yet.
-            self._steps.forget(job)
+            if job is not None:
+                # Nothing but the open record was written: there are no tasks yet.
+                self._steps.forget(job)
             error.add_note(f"A job of {self._steps.root.url} was not opened; nothing was written.")
             raise
         self._opened = replace(opened, inputs=inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -59,6 +60,28 @@ def test_the_later_job_waits_and_loads_on_top(table: Table, pauses: Pauses) -> N
     assert seen == [10.0]
     assert delays(table) == [3]
     assert other.committed is not None
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+def test_job_that_has_waited_is_newer_than_the_jobs_that_it_waited_for(
+    s3_bucket: Bucket, kind: Any, pauses: Pauses
+) -> None:
+    table = kind(f"s3://{s3_bucket.name}/{kind.__name__}")
+    newest: dict[str, Any] = {"mode": "overwrite", "on_conflict": "newest_run"}
+    write_numbers(table.job(NUMBERS, partition_by=["day"], **newest))
+    other = table.job(NUMBERS, **newest)
+    other.__enter__()
+
+    def end_other_and_load_again() -> None:
+        other.__exit__(None, None, None)
+        time.sleep(0.01)  # Ids of jobs have milliseconds.
+        write_numbers(table.job(NUMBERS, **newest), 2)
+        time.sleep(0.01)
+
+    pauses(end_other_and_load_again)
+    waited = table.job(NUMBERS, wait_for_other_runs=HOUR, **newest)
+    write_numbers(waited, 3)
+    assert delays(table) == [3]
 
 
 def test_a_job_of_another_partition_does_not_wait(table: Table, pauses: Pauses) -> None:
