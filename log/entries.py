@@ -25,6 +25,8 @@ ENTRY_BYTES = 256 * 1024 * 1024
 OURS = "zeroRename"
 #: Seconds by which times of objects may be wrong: stores round them, and their nodes differ.
 SLACK = 5.0
+#: The Unix milliseconds at which the year 10000 begins.
+_STAMPS_END = 253_402_300_800_000
 _NAME = re.compile(
     r"(\d{20})\.(json|crc|checkpoint\.parquet|checkpoint\.(\d{10})\.(\d{10})\.parquet)"
 )
@@ -81,6 +83,16 @@ class LogEntry:
     @property
     def txn_id(self) -> str | None:
         return self.info.txn_id
+
+    @property
+    def stamped_at(self) -> float | None:
+        """When the entry was written, by its writer's clock, in Unix seconds; ``None``: its
+        ``commitInfo`` has no valid time."""
+        stamp = self.info.members.get("timestamp")
+        # Any program may have written it. A time beyond the year 9999 cannot be represented.
+        if isinstance(stamp, bool) or not isinstance(stamp, int | float):
+            return None
+        return stamp / 1000 if 0 <= stamp < _STAMPS_END else None
 
     @property
     def ours(self) -> dict[str, Any]:

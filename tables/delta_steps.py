@@ -877,14 +877,17 @@ def committed(root: TableRoot, state: LogState, entry: LogEntry) -> Committed:
     """Return the report of a committed entry.
 
     :param state: a state with the table's columns. If it has files, they give the partitions of
-        tombstones that do not name theirs.
+        tombstones that do not name theirs. Other such tombstones are left out.
     """
     assert state.metadata is not None
     schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
     added: dict[str, list[AddFile]] = {}
     removed: dict[str, int] = {}
     for file in (*entry.of(AddFile), *entry.of(RemoveFile)):
-        name = name_told(state.partition(file) or (), schema, by)
+        place = state.partition(file) if by else ()
+        if place is None:
+            continue  # A tombstone of another engine, or of a purge.
+        name = name_told(place, schema, by)
         if isinstance(file, AddFile):
             if file.tags.get("job") != entry.job and entry.operation != RESTORE:
                 continue  # A file of another job that comes back from a compaction.
@@ -908,7 +911,7 @@ def committed(root: TableRoot, state: LogState, entry: LogEntry) -> Committed:
         )
         for name in sorted(names)
     )
-    at = entry.info.members.get("timestamp", 0) / 1000
+    at = entry.stamped_at or 0.0
     superseded, left_out = entry.ours.get("superseded"), entry.ours.get("leftOut")
     narrows = entry.ours.get("narrows")
     return Committed(

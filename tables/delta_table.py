@@ -182,7 +182,7 @@ class NewestEntry:
 class LogVersion:
     """One entry of a table's log.
 
-    :param at: when it was written, by its writer's clock.
+    :param at: when it was written, by its writer's clock; ``None``: the entry has no valid time.
     :param job: the job of this package that wrote it; ``None``: another engine did.
     :param operation: the operation that its writer names, such as ``WRITE``, ``MERGE`` or
         ``RESTORE``.
@@ -411,9 +411,8 @@ class DeltaTable(ChangeableTable):
         opened = self._found(self._open(LogDepth.FILES))
         state = snapshot_of(self.root, self._layout, opened.state, partitions)
         names = state.by_partition() if partitions is None else partitions
-        folder, known = self._layout.folder, self._read
-        found = self.run(last_changes(self.root, folder, opened.state, names, since, known))
-        return state, found
+        step = last_changes(self.root, self._layout, opened.state, names, since, self._read)
+        return state, self.run(step)
 
     def changes_since(self, since: Since, most: int) -> ChangesSince:
         """Find the entries that changed rows, by any writer; compactions do not count.
@@ -433,7 +432,7 @@ class DeltaTable(ChangeableTable):
         if since.version is not None and state.version < since.version:
             # A log always keeps its newest entry, so the table was deleted and made again.
             since = replace(since, version=None)
-        return self.run(changes_since(self.root, self._layout.folder, state, since, most))
+        return self.run(changes_since(self.root, self._layout, state, since, most))
 
     def history(self, limit: int | None = None) -> list[LogVersion]:
         """Return the entries of the log, the newest first.
@@ -1248,8 +1247,8 @@ def _restorer() -> dict[str, Any]:
 
 
 def _version(entry: LogEntry) -> LogVersion:
-    stamp = entry.info.members.get("timestamp")
-    at = datetime.fromtimestamp(stamp / 1000, UTC) if isinstance(stamp, int) else None
+    stamp = entry.stamped_at
+    at = None if stamp is None else datetime.fromtimestamp(stamp, UTC)
     owner = entry.ours.get("owner")
     return LogVersion(
         entry.version,

@@ -2,20 +2,26 @@
 
 Entries are read from the newest down, until the last change of every requested partition is found.
 A compaction changes no rows, so it does not count.
+
+Tombstones of other engines may lack the values of their partition. Then the state before the entry
+names it. If that part of the log was cleaned, such a tombstone is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..committer.commit.state.job_state import Committed
+from ..committer.errors import SnapshotGoneError
 from ..committer.format.job_spec import Owner
 from ..committer.format.layout import TableRoot
 from ..committer.store.requests import Step
 from ..layouts.delta.columns import arrow_schema
-from ..log.entries import ListedLog, LogEntry, LogFolder
-from ..log.opening import list_log, read_entries
+from ..layouts.delta.delta_layout import DeltaLayout
+from ..log.actions import RemoveFile
+from ..log.entries import ListedLog, LogEntry
+from ..log.opening import LogDepth, list_log, open_log, read_entries
 from ..log.replay import LogState
 from ..log.scope import read_scope
 from .delta_files import name_told
@@ -117,7 +123,7 @@ class LastChanges:
 
 def last_changes(
     root: TableRoot,
-    folder: LogFolder,
+    layout: DeltaLayout,
     state: LogState,
     partitions: Collection[str],
     since: Since,
@@ -125,10 +131,11 @@ def last_changes(
 ) -> Step[LastChanges]:
     """Find the last change of each requested partition.
 
-    :param state: the present state, with its files: they give the partitions of tombstones that do
-        not name theirs.
-    :param known: entries that were read before; those that are read now are added.
+    :param state: the present state.
+    :param known: entries that were read before, by version; those that are read now are added. One
+        that was overwritten since, or belongs to a table that was here before, is read again.
     """
+    folder = layout.folder
     listed = yield from list_log(folder, 0 if since.version is None else since.version + 1)
     versions = since.entries(listed)
     wanted = versions[:_MOST] if since.is_any else versions
@@ -137,12 +144,15 @@ def last_changes(
         known.clear()
     for start in range(0, len(wanted), _AT_ONCE):
         some = [v for v in wanted[start : start + _AT_ONCE] if v <= state.version]
-        unread = [v for v in some if v not in known]
+        unread = [v for v in some if v not in known or known[v].etag != listed.entries[v].etag]
         read = yield from read_entries(folder, unread)
+        for version in unread:
+            known.pop(version, None)
         known.update({it.version: it for it in read if it is not None})
         for entry in (known[v] for v in some if v in known):
-            for name in _changed(state, entry).intersection(partitions).difference(found):
-                done = committed(root, state, entry)
+            named = yield from _naming(layout, state, entry)
+            for name in _changed(named, entry).intersection(partitions).difference(found):
+                done = committed(root, named, entry)
                 found[name] = LastChange(entry.version, entry.written_at, done)
         if len(found) == len(set(partitions)):
             break
@@ -150,24 +160,40 @@ def last_changes(
 
 
 def changes_since(
-    root: TableRoot, folder: LogFolder, state: LogState, since: Since, most: int
+    root: TableRoot, layout: DeltaLayout, state: LogState, since: Since, most: int
 ) -> Step[ChangesSince]:
     """Find the entries that changed rows.
 
     :param state: a state of the table; later entries are left to the next poll.
     :param most: the greatest number of entries to read.
     """
+    folder = layout.folder
     listed = yield from list_log(folder, 0 if since.version is None else since.version + 1)
     versions = [v for v in reversed(since.entries(listed)) if v <= state.version][:most]
     found: list[EntryChange] = []
     for start in range(0, len(versions), _AT_ONCE):
         read = yield from read_entries(folder, versions[start : start + _AT_ONCE])
         for entry in (it for it in read if it is not None):
-            if names := _changed(state, entry):
-                done, owner = committed(root, state, entry), owner_of(entry)
+            named = yield from _naming(layout, state, entry)
+            if names := _changed(named, entry):
+                done, owner = committed(root, named, entry), owner_of(entry)
                 found.append(EntryChange(entry.version, frozenset(names), done, owner))
     seen = state.version if since.version is None else since.version
     return ChangesSince(tuple(found), versions[-1] if versions else seen)
+
+
+def _naming(layout: DeltaLayout, state: LogState, entry: LogEntry) -> Step[LogState]:
+    """Return the state whose files name the partitions of an entry's tombstones, if these do not
+    name theirs. It has the columns of ``state``."""
+    assert state.metadata is not None
+    unnamed = (it for it in entry.of(RemoveFile) if it.changes_data and it.values is None)
+    if not entry.version or not state.metadata.partition_columns or not any(unnamed):
+        return state
+    try:
+        before = yield from open_log(layout, LogDepth.FILES, entry.version - 1)
+    except SnapshotGoneError:
+        return state
+    return replace(before.state, metadata=state.metadata)
 
 
 def _changed(state: LogState, entry: LogEntry) -> set[str]:
@@ -177,5 +203,5 @@ def _changed(state: LogState, entry: LogEntry) -> set[str]:
     schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
     replaced = read_scope(entry.ours.get("replaced"))
     named = {()} if replaced.all and not by else replaced.partitions
-    files = {state.partition(it) or () for it in entry.changes}
-    return {name_told(it, schema, by) for it in named | files}
+    files = {state.partition(it) if by else () for it in entry.changes}
+    return {name_told(it, schema, by) for it in named | files if it is not None}

@@ -81,7 +81,7 @@ def _body(root: DeltaRoot, folder: LogFolder, entry: LogEntry) -> bytes:
         },
         _MEMBER: {"version": entry.version, "entry": folder.entry(entry.version)},
     }
-    at = entry.info.members.get("timestamp", 0) / 1000
+    at = entry.stamped_at or 0.0
     # Files in a fast root lie elsewhere, so the marker does not name them.
     named = [root.key_of(it.path) for it in added if "://" not in it.path]
     return success_data(head, at, named, **more)

@@ -19,6 +19,7 @@ from zero_rename.committer.errors import (
     ZeroRenameError,
 )
 from zero_rename.committer.store import requests as s
+from zero_rename.tables import Since
 
 LOG = "flights/_delta_log/"
 
@@ -178,6 +179,60 @@ def test_a_hint_of_the_future_and_a_cut_checkpoint_change_no_row(store: MemorySt
     write(store, rows(5))
     on(store).restore(1, apply=True)
     assert values(store) == [1, 2, 3]
+
+
+class TestChangesByOthers:
+    """Sensors and triggers read the entries of other engines, which may lack what is optional."""
+
+    def without_values(self, store: MemoryStore) -> dict[str, Any]:
+        """A removal of the file of the first partition, which names no partition."""
+        (file,) = on(store).state(["day=1"]).files
+        path = file.key.removeprefix("flights/")
+        return {"remove": {"path": path, "deletionTimestamp": 5, "dataChange": True}}
+
+    def test_removal_without_partition_values_is_a_change_of_its_partition(
+        self, store: MemoryStore
+    ) -> None:
+        write(store, rows(5, day=2))
+        version = entry(store, self.without_values(store))
+        (change,) = on(store).changes_since(Since(version - 1), 10).found
+        assert change.partitions == {"day=1"}
+        _, last = on(store).last_changes(["day=1", "day=2"], Since())
+        assert {name: it.version for name, it in last.of.items()} == {
+            "day=1": version,
+            "day=2": version - 1,
+        }
+
+    def test_removal_of_a_file_that_no_entry_has_added_is_a_change_of_no_partition(
+        self, store: MemoryStore
+    ) -> None:
+        gone = {"path": "gone.parquet", "deletionTimestamp": 5, "dataChange": True}
+        entry(store, {"remove": gone})
+        assert on(store).changes_since(Since(0), 10).found == ()
+        _, last = on(store).last_changes(["day=1"], Since())
+        assert last.of["day=1"].version == 0
+
+    @pytest.mark.parametrize("stamp", ["2013-01-01", None, True, 10**20, -1, float("inf")])
+    def test_entry_without_a_valid_time_is_reported_without_one(
+        self, store: MemoryStore, stamp: Any
+    ) -> None:
+        info = {"commitInfo": {"txnId": "it", "timestamp": stamp}}
+        entry(store, info, add("b.parquet", day="2"))
+        assert on(store).history(1)[0].at is None
+        (change,) = on(store).changes_since(Since(0), 10).found
+        assert change.done.decided_at == 0.0
+
+    def test_purge_of_files_without_an_entry_has_a_report(self, store: MemoryStore) -> None:
+        with on(store).job(rows(9).schema) as job:
+            assert job.opened.log is not None
+            folder = job.opened.log.data
+        store.apply(s.PutFile(f"{folder}orphan.parquet", b"rows of an attempt that died"))
+        assert on(store).purge(apply=True) == [f"{folder}orphan.parquet"]
+        (purge,) = on(store).history(1)
+        assert purge.operation == "FORGET"
+        report = on(store).result(purge.job)
+        assert report is not None
+        assert report.partitions == ()
 
 
 class TestVacuum:

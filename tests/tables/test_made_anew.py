@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from support.delta_runs import World
+from support.delta_tables import on, rows, write
+from support.memory_store import MemoryStore
 from zero_rename.committer import CommitConflictError
 from zero_rename.committer.store.requests import Delete
+from zero_rename.tables import Since
 
 
 @pytest.mark.parametrize("entries", [1, 3, 5])
@@ -43,3 +46,16 @@ def test_job_that_was_open_for_long_is_judged_by_what_came_meanwhile() -> None:
     assert world.opened().scan().to_arrow()["day"].to_pylist().count("3") == 1
     with pytest.raises(CommitConflictError, match="day=1"):
         world.load(4, "1", on_conflict="fail", beside=lambda: (world.load(5, "1"), later()))
+
+
+def test_poll_of_a_table_that_was_made_anew_reads_its_entries_again() -> None:
+    """Polls keep the entries that they have read, by version."""
+    store = MemoryStore()
+    write(on(store), rows(1))
+    sensor = on(store)
+    _, before = sensor.last_changes(["day=1"], Since())
+    for key in store.keys("flights/"):
+        store.apply(Delete(key))
+    again = write(on(store), rows(2))
+    _, after = sensor.last_changes(["day=1"], Since())
+    assert after.of["day=1"].done.job == again.job != before.of["day=1"].done.job
