@@ -455,6 +455,14 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
                 "idempotency_key and upstream_task_id both say which job is meant.",
                 remedy="Give one of them.",
             )
+        if self.upstream_map_index is not None and self.upstream_task_id is None:
+            raise InvalidInputError(
+                f"upstream_map_index={self.upstream_map_index!r} is the index of upstream_task_id, "
+                "which is not given; nothing was waited for.",
+                remedy="Give upstream_task_id as well. For the task of another DAG give its index "
+                "within the key: macros.zero_rename.idempotency_key_of(dag_id, run_id, task_id, "
+                "map_index).",
+            )
         version, rows, files = (
             value if value is None or known(value) else 0
             for value in (self.newer_than_version, self.min_rows, self.min_files)

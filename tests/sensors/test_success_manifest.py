@@ -186,6 +186,8 @@ class TestHere:
         if name == "partitions" or "to_date" in given:
             del given["partition"]
         given |= {"on_stale": "fail"} if name == "code_versions" else {}
+        if name == "upstream_map_index":
+            given = {"upstream_task_id": "load"}
         sensor(None, **given | {name: "{% if params.full %}a{% else %}b{% endif %}"})
 
     @pytest.mark.parametrize(
@@ -238,6 +240,13 @@ class TestHere:
         job = tables.load(1, idempotency_key=f"flights/scheduled__2013-02-02/{named}/2").job
         waiting.upstream_map_index = "2"
         assert run(waiting)["job"] == job
+
+    @pytest.mark.parametrize(
+        "named", [{"idempotency_key": "flights/run/load"}, {"partitions": ["day=1"]}]
+    )
+    def test_map_index_without_upstream_task_is_refused(self, named: dict[str, Any]) -> None:
+        with pytest.raises(InvalidInputError, match="upstream_map_index=3.*upstream_task_id"):
+            sensor(upstream_map_index=3, **named)
 
     def test_a_timeout_names_table_and_job(self, tables: Tables) -> None:
         with pytest.raises(AirflowSensorTimeout) as caught:
