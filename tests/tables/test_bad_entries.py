@@ -181,8 +181,8 @@ def test_a_hint_of_the_future_and_a_cut_checkpoint_change_no_row(store: MemorySt
     assert values(store) == [1, 2, 3]
 
 
-class TestChangesByOthers:
-    """Sensors and triggers read the entries of other engines, which may lack what is optional."""
+class TestEntriesThatLackWhatIsOptional:
+    """Sensors and triggers read them, by other engines."""
 
     def without_values(self, store: MemoryStore) -> dict[str, Any]:
         """A removal of the file of the first partition, which names no partition."""
@@ -230,6 +230,7 @@ class TestChangesByOthers:
         assert on(store).purge(apply=True) == [f"{folder}orphan.parquet"]
         (purge,) = on(store).history(1)
         assert purge.operation == "FORGET"
+        assert purge.job is not None
         report = on(store).result(purge.job)
         assert report is not None
         assert report.partitions == ()
