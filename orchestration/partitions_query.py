@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
-from ..committer.errors import InvalidInputError, counted
+from ..committer.errors import InvalidInputError, StoreRefusedError, counted
 from ..committer.format.layout import UNPARTITIONED, TableRoot
 from ..committer.format.records.data_file import rows_of
 from ..committer.store.listing import list_objects
@@ -506,14 +506,27 @@ def _below(prefixes: Sequence[str]) -> Step[list[ListedObject]]:
 TableQuery = JobQuery | PartitionsQuery
 
 
+#: Tables without a Delta log when queries about Hadoop's committers asked for one.
+_without_log: WeakSet[Table] = WeakSet()
+
+
 def as_found(table: Table, queries: Iterable[TableQuery]) -> Table | DeltaTable:
     """Return the Delta table at a root if there is one, else the table of directories.
 
-    If all queries are about commits of Hadoop's committers, it does not look for a Delta table.
+    If all queries are about commits of Hadoop's committers, it looks only once for a Delta table,
+    which such queries are refused for; with credentials that may not look, never.
     """
-    if not any(isinstance(it, JobQuery) or it.is_by_heads for it in queries):
+    if any(isinstance(it, JobQuery) or it.is_by_heads for it in queries):
+        return delta_table_at(table) or table
+    if table in _without_log:
         return table
-    return delta_table_at(table) or table
+    try:
+        found = delta_table_at(table)
+    except StoreRefusedError:
+        found = None
+    if found is None:
+        _without_log.add(table)
+    return found or table
 
 
 def table_query(said: Mapping[str, Any]) -> TableQuery:

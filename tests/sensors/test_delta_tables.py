@@ -283,7 +283,12 @@ def test_partition_that_is_stale_is_not_gone_on_with(days: Days, of: dict[str, A
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [({"idempotency_key": "k", "on_foreign_marker": "fail"}, "on_foreign_marker=fail")],
+    [
+        ({"idempotency_key": "k", "on_foreign_marker": "fail"}, "on_foreign_marker=fail"),
+        ({"partitions": ["day=1"], "committer": "magic"}, "committer=magic"),
+        ({"partitions": ["day=1"], "require_manifest": False}, "require_manifest=False"),
+        ({"newer_than": "2013-02-01", "require_manifest": False}, "require_manifest=False"),
+    ],
 )
 def test_what_a_log_cannot_answer_is_refused(
     days: Days, arguments: dict[str, Any], said: str

@@ -245,7 +245,7 @@ class TestHere:
         "named", [{"idempotency_key": "flights/run/load"}, {"partitions": ["day=1"]}]
     )
     def test_map_index_without_upstream_task_is_refused(self, named: dict[str, Any]) -> None:
-        with pytest.raises(InvalidInputError, match="upstream_map_index=3.*upstream_task_id"):
+        with pytest.raises(InvalidInputError, match=r"upstream_map_index=3.*upstream_task_id"):
             sensor(upstream_map_index=3, **named)
 
     def test_a_timeout_names_table_and_job(self, tables: Tables) -> None:
