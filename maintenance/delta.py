@@ -42,7 +42,8 @@ def settle_delta(
     """
     silent_for = 0.0 if patience == 0 else None
     if not apply:
-        return table.plan_recovery(silent_for)
+        named = table.plan_give_up(jobs) if jobs else []
+        return [*named, *(it for it in table.plan_recovery(silent_for) if it.job not in jobs)]
     named = table.give_up(jobs) if jobs else []
     return [*named, *table.recover(silent_for)]
 

@@ -1023,6 +1023,14 @@ class DeltaTable(ChangeableTable):
         self.run(refuse_unknown(self._layout, jobs))
         return self.run(recover_jobs(self._layout, 0.0, jobs, spares_waiting=False))
 
+    def plan_give_up(self, jobs: Collection[str]) -> list[Recovered]:
+        """Return what :meth:`give_up` would do. Changes nothing.
+
+        :raises InvalidInputError: one of the jobs is not open.
+        """
+        self.run(refuse_unknown(self._layout, jobs))
+        return self.run(plan_recovery(self._layout, 0.0, jobs, spares_waiting=False))
+
     def open_jobs(self) -> list[OpenJob]:
         """Return the jobs with an open record, the oldest first."""
         return self.run(open_jobs(self._layout))

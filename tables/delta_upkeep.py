@@ -157,13 +157,20 @@ def recover_jobs(
     return settled
 
 
-def plan_recovery(layout: DeltaLayout, silent_for: float | None) -> Step[list[Recovered]]:
+def plan_recovery(
+    layout: DeltaLayout,
+    silent_for: float | None,
+    jobs: Collection[str] | None = None,
+    spares_waiting: bool = True,
+) -> Step[list[Recovered]]:
     """Return what :func:`recover_jobs` would do, by the same judgement. Changes nothing."""
-    waiting = yield from waiting_jobs(layout)
+    waiting = (yield from waiting_jobs(layout)) if spares_waiting else set()
     now, found = yield from _open_records(layout)
     log = yield from _log_of(layout, waiting & found.keys())
     planned: list[Recovered] = []
     for job, record in found.items():
+        if jobs is not None and job not in jobs:
+            continue
         try:
             left = yield from _left(layout, job, record, now, silent_for, log)
             planned.append(left or (yield from _plan(layout, job, record)))

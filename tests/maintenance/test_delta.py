@@ -10,14 +10,19 @@ import pytest
 from conftest import Bucket
 
 from support.command_line import as_json, invoke
+from support.s3a_jobs import a_try
 from zero_rename import Table
+from zero_rename.committer import InvalidInputError
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import CreateUpload, Delete, Found, Get, Put
 from zero_rename.committer.upkeep.purge import PurgeAction
-from zero_rename.maintenance.conflicts import ConflictOrder
+from zero_rename.maintenance.conflicts import ConflictOrder, find_here
 from zero_rename.maintenance.destinations import destination_at, destinations_in
 from zero_rename.maintenance.purging import PurgeOrder, purge_destination
 from zero_rename.maintenance.upkeep import Upkeep, as_markdown, look_after
+from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.run_conflicts import S3A
+from zero_rename.s3a.runs.try_record import COMMITTED, run_uuid
 from zero_rename.tables import DeltaTable, delta_steps, new_table
 
 pytestmark = pytest.mark.memory_s3
@@ -256,3 +261,35 @@ def test_a_job_that_is_named_as_dead_has_to_be_open(table: DeltaTable) -> None:
     assert "No such job is open" in purged.output
     report = as_json("purge", table.root.url, "--job", job, "--apply")
     assert [(it["job"], it["outcome"]) for it in report["recovered"]] == [(job, "aborted")]
+
+
+def test_plan_of_a_purge_has_the_jobs_that_are_named_as_dead(table: DeltaTable) -> None:
+    job, living = dead_job(table), dead_job(table, with_upload=False)
+    place = table.run(destination_at(table.root))
+    planned = purge_destination(Table(table.root.url), place, PurgeOrder(jobs=[job]))
+    assert [(it.job, it.outcome) for it in planned.jobs] == [(job, "would-abort"), (living, "left")]
+    assert [(it.job, it.action) for it in planned.entries] == [(job, PurgeAction.WOULD_ABORT)]
+    assert {it.job for it in table.open_jobs()} == {job, living}
+
+
+def test_plan_of_a_purge_refuses_a_named_job_that_is_not_open(table: DeltaTable) -> None:
+    order = PurgeOrder(jobs=["zr1-01J0000000000000000000000A"])
+    place = table.run(destination_at(table.root))
+    with pytest.raises(InvalidInputError, match="No such job is open"):
+        purge_destination(Table(table.root.url), place, order)
+
+
+def loaded_before_by_magic(table: DeltaTable) -> None:
+    """The ledger's record of a run of one of Hadoop's committers, which an adoption leaves."""
+    record = a_try(run_uuid(), idempotency_key="daily/1/load", mode="replace")
+    table.run(ledger.open_try(table.root, record))
+    table.run(ledger.close_try(table.root, record, state=COMMITTED))
+
+
+def test_conflicts_of_a_delta_table_are_found_where_hadoops_committers_wrote_before(
+    table: DeltaTable,
+) -> None:
+    loaded_before_by_magic(table)
+    assert table.run(destination_at(table.root)).kind == "delta and s3a"
+    found = find_here(Table(table.root.url))
+    assert {it.committer for it in found} == {S3A, "zero_rename"}
