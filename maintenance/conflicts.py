@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..committer.commit.state.data_listing import list_data
+from ..committer.commit.state.table_kind import TableKind, table_kind
 from ..committer.errors import (
     DamagedError,
     InvalidInputError,
@@ -38,12 +39,11 @@ from ..s3a.runs.later_loads import refuse_later_loads
 from ..s3a.runs.ledger import runs_prefix
 from ..s3a.runs.run_conflicts import S3A, conflicts_key, find_s3a_conflicts
 from ..tables.table_at import delta_at
-from .destinations import NOTHING, destination_at, destinations_in
+from .destinations import NOTHING, Destination, destination_at, destinations_in
 
 if TYPE_CHECKING:
     from ..committer import Table
     from ..tables import DeltaTable
-    from .destinations import Destination
 
 #: The most conflicts that a report names; a table's record has all.
 MOST_CONFLICTS = 200
@@ -116,13 +116,16 @@ def find_here(
     found = []
     with suppress(TableNotFoundError):
         found.append(table.conflicts(seconds, remember))
+    if not (found or runs.objects):
+        # Only a magic tree, a marker or a Delta log shows its kind.
+        place = table.run(destination_at(table.root))
+        return find_at(table, place, seconds, remember)
     if runs.objects:
-        found.append(table.run(find_s3a_conflicts(table.root, seconds, remember)))
-    if found:
-        return found
-    # Only a magic tree, a marker or a Delta log shows its kind.
-    place = table.run(destination_at(table.root))
-    return find_at(table, place, seconds, remember)
+        # The directory of Hadoop's committers may have become a Delta table since.
+        is_delta = not found and table.run(table_kind(table.root)) is TableKind.DELTA
+        place = Destination(table.root, is_s3a=True, is_delta=is_delta)
+        found += find_at(table, place, seconds, remember)
+    return found
 
 
 def find_below(

@@ -59,7 +59,7 @@ def test_look_at_365_partitions_of_a_table_where_nothing_happened_takes_ten_requ
     assert count(table, clock, 7) == {"Get": 2, "ListObjects": 4, "Put": 1}
 
 
-def test_look_at_365_partitions_of_magic_where_nothing_happened_takes_five_requests() -> None:
+def test_look_at_365_partitions_of_magic_where_nothing_happened_takes_eight_requests() -> None:
     clock = ManualClock()
     table = opened(MemoryStore(clock), clock)
     for number, name in enumerate(DAYS):
@@ -70,7 +70,7 @@ def test_look_at_365_partitions_of_magic_where_nothing_happened_takes_five_reque
         table.run(ledger.close_try(ROOT, record, state=COMMITTED, report=report))
         clock.advance(60.0)
     find_here(table)
-    assert count(table, clock, 1) == {"Get": 2, "ListObjects": 2, "Put": 1}
+    assert count(table, clock, 1) == {"Get": 2, "Head": 1, "ListObjects": 4, "Put": 1}
 
 
 WHO = Owner("maintenance", "r", "settle")
