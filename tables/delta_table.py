@@ -438,7 +438,17 @@ class DeltaTable(ChangeableTable):
         """Return the entries of the log, the newest first.
 
         :param limit: at most so many; ``None``: all that were not cleaned.
+        :raises InvalidInputError: the limit is invalid.
         """
+        if limit is not None and (
+            not isinstance(limit, int) or isinstance(limit, bool) or limit < 0
+        ):
+            raise InvalidInputError(
+                f"Invalid limit={limit!r}: it must be a number of entries, from 0 on. Nothing was "
+                "read.",
+                table=self.root.url,
+                remedy="Leave limit out to read all.",
+            )
         listed = self.run(list_log(self._layout.folder))
         versions = sorted(listed.entries, reverse=True)[:limit]
         entries = self.run(read_entries(self._layout.folder, versions))
@@ -684,7 +694,11 @@ class DeltaTable(ChangeableTable):
 
     def is_fenced(self, job: str) -> bool:
         """Return whether a job was fenced, so that it can never commit."""
-        return FENCE + job in self._open(LogDepth.BLIND).state.transactions
+        state = self._open(LogDepth.BLIND).state
+        if FENCE + job not in state.transactions and not state.all_transactions:
+            # A checksum file names only the newest transactions.
+            state = self._open(LogDepth.WHOLE).state
+        return FENCE + job in state.transactions
 
     def is_closed(self, job: str) -> bool:
         """Return whether a job has no open record, so that nothing of it is left to do."""

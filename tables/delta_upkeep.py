@@ -65,7 +65,7 @@ def _open_job(job: str, record: Found, now: float) -> OpenJob:
     try:
         members = json.loads(record.body)
         return OpenJob(job, _owner(members), age, None, members.get("run"))
-    except (ValueError, RecursionError, KeyError, TypeError, Unfit) as error:
+    except _UNREADABLE as error:
         return OpenJob(job, NOBODY, age, None, None, f"Its open record cannot be read: {error}")
 
 

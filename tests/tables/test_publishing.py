@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -446,3 +447,37 @@ class TestUpkeep:
         job = leave(store, 5)
         advance(store, WEEK / 2)
         assert [it for it in on(store).doctor() if job in str(it)] == []
+
+
+def test_job_that_was_aborted_a_thousand_runs_ago_is_still_fenced(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checksum files name only the newest transactions."""
+    monkeypatch.setattr("zero_rename.log.checksum.TRANSACTIONS", 3)
+    job = leave(store, 2)
+    on(store).abort(job)
+    for run in range(5):
+        write(on(store), rows(run), idempotency_key=f"run {run}")
+    assert on(store).is_fenced(job)
+    assert not on(store).is_fenced(job[:-1] + ("0" if job[-1] != "0" else "1"))
+
+
+@pytest.mark.parametrize("owner", ["airflow", ["airflow"], None, 5])
+def test_open_record_whose_owner_is_damaged_is_listed_as_damaged(
+    store: MemoryStore, owner: object
+) -> None:
+    """Sensors list the open jobs at each poll."""
+    body = json.dumps({"kind": "open-in-log", "job": "x", "owner": owner}).encode()
+    store.apply(s.PutFile("flights/_zero_rename/open/x.json", body))
+    (job,) = on(store).open_jobs()
+    assert job.job == "x"
+    assert "cannot be read" in job.damage
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, True])
+def test_history_of_an_invalid_number_of_versions_is_refused(
+    store: MemoryStore, limit: Any
+) -> None:
+    with pytest.raises(InvalidInputError, match="limit"):
+        on(store).history(limit)
+    assert on(store).history(0) == []
