@@ -21,7 +21,7 @@ from ..orchestration.runs.partitions import listed_partitions
 from ..orchestration.runs.reports import commit_report
 from ..orchestration.table_names import listed_tables
 from ..provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
-from ..provider.failures import final_where_refused
+from ..provider.failures import final_where_refused, raise_all
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.task_arguments import TaskArguments
 from ..provider.task_context import task_run
@@ -95,8 +95,8 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
 
         :raises AirflowFailException: a conflict is not settled, or a record could not be read, and
             ``fail_on`` is ``unresolved``; or the arguments are invalid.
-        :raises ZeroRenameError: of the first table that could not be read, with the errors of
-            others as notes.
+        :raises ZeroRenameError: of a table that could not be read, with the errors of others as
+            notes.
         """
         from ..maintenance.conflicts import capped, conflicts_as_markdown, not_settled
 
@@ -130,11 +130,7 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
         if said or errors:
             # Airflow keeps the return value only if the task succeeds.
             ti.xcom_push(key="return_value", value=report)
-        if errors:
-            for other in errors[1:]:
-                errors[0].add_note(str(other))
-            with final_where_refused():
-                raise errors[0]
+        raise_all(errors)
         if said:
             raise AirflowFailException(
                 f"{said} Conflicts are settled by ResolveConflictsOperator, or `zero-rename "

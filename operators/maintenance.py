@@ -23,7 +23,7 @@ from ..orchestration.runs.arguments import (
 from ..orchestration.runs.reports import text_table
 from ..orchestration.table_names import check_catalog_of, listed_tables
 from ..provider.connection import config_number
-from ..provider.failures import final_where_refused
+from ..provider.failures import final_where_refused, raise_all
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.task_arguments import TaskArguments
 from ..provider.task_context import task_run
@@ -192,7 +192,7 @@ class _TableMaintenance(_Maintenance):
 
         :return: ``tables``: a report for each destination, with its ``table``.
         :raises AirflowFailException: an error that a retry cannot help.
-        :raises Exception: the first error, with the others as notes.
+        :raises Exception: the first error that a retry may help, with the others as notes.
         """
         self._ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
         reports: list[dict[str, Any]] = []
@@ -218,10 +218,7 @@ class _TableMaintenance(_Maintenance):
                         errors += self._failures(report)
                         if catalog and (registered := _registered(hook, report, catalog)):
                             report["catalog"] = registered
-        if errors:
-            for other in errors[1:]:
-                errors[0].add_note(str(other))
-            raise errors[0]
+        raise_all(errors)
         return {"tables": reports}
 
     @contextmanager

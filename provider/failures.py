@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ..orchestration.runs.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
+#: Errors of invalid calls, which a retry cannot help.
+_REFUSED = (InvalidInputError, TableMismatchError)
 #: Names in a run's context that exist only if the run has a date.
 _OF_A_DATE = (
     *("data_interval_start", "data_interval_end", "logical_date"),
@@ -44,8 +46,26 @@ def final_where_refused() -> Iterator[None]:
     """
     try:
         yield
-    except (InvalidInputError, TableMismatchError) as error:
+    except _REFUSED as error:
         raise AirflowFailException(str(error)) from error
+
+
+def raise_all(errors: Sequence[Exception]) -> None:
+    """Raise the errors of several tables, if there are any.
+
+    A refused table does not keep the task from a retry that another table needs.
+
+    :raises AirflowFailException: all tables are refused, so a retry does not help.
+    :raises Exception: the first error that a retry may help, with the others as notes.
+    """
+    if not errors:
+        return
+    first = next((it for it in errors if not isinstance(it, _REFUSED)), errors[0])
+    for other in errors:
+        if other is not first:
+            first.add_note(str(other))
+    with final_where_refused():
+        raise first
 
 
 @contextmanager

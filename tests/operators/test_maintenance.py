@@ -230,7 +230,7 @@ class TestCatalog:
         tables.load(1, name="a")
         job = tables.decided(1, name="b")
         names = [tables.url("a"), tables.url("b")]
-        with pytest.raises(InvalidInputError, match="no database nowhere"):
+        with pytest.raises(AirflowFailException, match="no database nowhere"):
             run(RecoverJobsOperator, names, catalog="glue://nowhere")
         assert tables.table("b").is_closed(job)
 

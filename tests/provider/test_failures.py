@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from support.airflow import SCHEMA, Tables, day_rows, task_context
 from zero_rename.committer import CommitConflictError, InvalidInputError, RefusedError
 from zero_rename.committer.commit.failures import failures_told
-from zero_rename.provider.failures import explained
+from zero_rename.provider.failures import explained, raise_all
 from zero_rename.provider.task_context import task_run
 
 WORDS = "The application was killed."
@@ -82,3 +82,22 @@ def test_conflict_over_a_partition_ends_for_good_only_a_run_that_does_not_wait(
     assert type(caught.value) is kind
     assert str(caught.value).startswith("Another job changed day=1.")
     assert remedy in str(caught.value)
+
+
+REFUSED, UNANSWERED = InvalidInputError("Invalid a."), RefusedError("The store was full.")
+
+
+@pytest.mark.parametrize(
+    ("errors", "kind", "said"),
+    [
+        ([REFUSED], AirflowFailException, "Invalid a"),
+        ([REFUSED, UNANSWERED], RefusedError, "The store was full"),
+        ([UNANSWERED, REFUSED], RefusedError, "The store was full"),
+    ],
+)
+def test_errors_of_several_tables_are_final_if_no_table_needs_retry(
+    errors: list[Exception], kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        raise_all(errors)
+    raise_all([])
