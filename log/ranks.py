@@ -341,11 +341,17 @@ def keeps_ranks(state: LogState) -> bool:
 
 def _emptied(state: LogState) -> dict[Partition, tuple[int, PartitionRanks]]:
     """Return the ranks in transactions by partition, each with the transaction's version; of
-    several for one partition the last counts."""
+    several for one partition the last counts.
+
+    Partitions of another number of columns are left out: they are from before another engine
+    partitioned the table by other columns.
+    """
     found: dict[Partition, tuple[int, PartitionRanks]] = {}
     for app, transaction in state.transactions.items():
         if app.startswith(RANKS):
             place, ranks = _read_name(app)
+            if not state.has_columns_of(place):
+                continue
             if place not in found or found[place][0] < transaction.version:
                 found[place] = transaction.version, ranks
     return found

@@ -89,6 +89,10 @@ class LogState:
             return None
         return partition_of(values, self.metadata)
 
+    def has_columns_of(self, partition: Partition) -> bool:
+        """Return whether a partition has as many values as the table has partition columns."""
+        return self.metadata is None or len(partition) == len(self.metadata.partition_columns)
+
     def files_of(self, partitions: frozenset[Partition]) -> list[AddFile]:
         return [it for it in self.live.values() if self.partition(it) in partitions]
 

@@ -61,11 +61,16 @@ class LogSettlement:
 
 
 def settled_in(state: LogState) -> dict[Partition, LogSettlement]:
-    """Return the settlements that stand in a state, by partition.
+    """Return the settlements that stand in a state, by partition. Those of partitions of another
+    number of columns are left out: another engine has partitioned the table by other columns since.
 
     :raises RecordDamagedError: a settlement cannot be read.
     """
-    return {it.place: it.said for it in _last(state).values() if it.said is not None}
+    return {
+        it.place: it.said
+        for it in _last(state).values()
+        if it.said is not None and state.has_columns_of(it.place)
+    }
 
 
 def standing(state: LogState) -> list[AppTransaction]:

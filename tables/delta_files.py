@@ -94,7 +94,13 @@ def name_as_written(partition: Partition, partition_by: Sequence[str]) -> str:
 
 def name_told(partition: Partition, schema: pa.Schema, partition_by: Sequence[str]) -> str:
     """Return the name of a partition in a committed entry, even if its values do not fit the
-    columns."""
+    columns.
+
+    An entry from before another engine partitioned the table by other columns may have more or
+    fewer values. Then the name has the values alone, so that it is that of no present partition.
+    """
+    if partition_by and len(partition) != len(partition_by):
+        return "/".join(escape(text) if text else NULL for text in partition)
     try:
         return partition_name(partition, schema, partition_by)
     except RecordDamagedError:
