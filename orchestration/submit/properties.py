@@ -36,11 +36,16 @@ def private_folder() -> Iterator[Path]:
     next submission on this host does.
     """
     remove_orphans(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
-        folder = Path(name)
-        with (folder / _LOCK).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield folder
+    while True:
+        with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+            folder = Path(name)
+            with (folder / _LOCK).open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                # Before the lock, another process may take the folder for a dead one's, and remove
+                # it. It holds the lock meanwhile.
+                if (folder / _LOCK).exists():
+                    yield folder
+                    return
 
 
 def remove_orphans(parent: Path) -> list[Path]:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,9 @@ from zero_rename.committer import InvalidInputError
 from zero_rename.orchestration.submit.properties import (
     cluster_settings,
     default_properties,
+    private_folder,
     redaction,
+    remove_orphans,
     write_properties,
 )
 from zero_rename.s3a.hadoop.effective_settings import read_properties
@@ -113,3 +118,24 @@ def test_variables_survive_the_script_that_yarn_starts_a_container_by(tmp_path: 
 def test_kubernetes_takes_variables_as_they_are() -> None:
     made = cluster_settings("k8s://https://host", {"A": '"$x"'}, {"B": '"$x"'})
     assert made["spark.kubernetes.driverEnv.A"] == made["spark.executorEnv.B"] == '"$x"'
+
+
+def test_folder_that_another_process_removes_before_its_lock_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two submissions begin at once: the second finds the first one's folder without a lock."""
+    lock, first = fcntl.flock, True
+
+    def locked(file: Any, operation: int) -> None:
+        nonlocal first
+        if first and not operation & fcntl.LOCK_NB:
+            first = False
+            assert len(remove_orphans(tmp_path)) == 1
+        lock(file, operation)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(fcntl, "flock", locked)
+    with private_folder() as folder:
+        assert folder.is_dir()
+        assert remove_orphans(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
