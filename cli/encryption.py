@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..committer.errors import InvalidInputError
 from ..committer.store.encryption import Encryption
 from .output import DRY, Apply, AsJson, Url, print_rows, say
 from .tables import table_of_directories
@@ -36,6 +37,13 @@ def encryption(
         "it keeps no encryption of its own",
         "Set the bucket's default, or the connection's or resource's encryption: jobs use that.",
     )
+    if algorithm is None and key is not None:
+        raise InvalidInputError(
+            "--key is given without an encryption. Nothing was changed.",
+            table=table,
+            remedy="Name it before the key, SSE-KMS or DSSE-KMS; or leave --key out to see the "
+            "table's encryption.",
+        )
     if algorithm is None:
         before = after = found.encryption
     else:

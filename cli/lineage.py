@@ -105,6 +105,11 @@ def stale(
 ) -> None:
     """List partitions that are stale: their inputs have other rows by now, or are stale
     themselves."""
+    if durable and at_risk is None:
+        raise InvalidInputError(
+            "--durable is given without --at-risk, and says nothing about what is stale.",
+            remedy="Give --at-risk AGE, too, or leave --durable out.",
+        )
     graph = _look(targets, code_versions=code_version)
     if at_risk is not None:
         _risks(graph, at_risk, durable, as_json)

@@ -373,6 +373,17 @@ def doctor(
     if service is not None:
         print_committers(service, release, conf or (), conf_file, committer, as_json)
         return
+    of_service = {
+        "--release": release,
+        "--conf": conf,
+        "--conf-file": conf_file,
+        "--committer": committer,
+    }
+    if given := [name for name, value in of_service.items() if value]:
+        raise InvalidInputError(
+            f"{', '.join(given)} is given without --service, whose job it would be about.",
+            remedy="Give --service, too, or leave it out.",
+        )
     if not table:
         raise InvalidInputError("There is nothing to check.", remedy="Give a table, or --service.")
     opened = open_table(table)

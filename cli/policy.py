@@ -4,12 +4,14 @@ abort."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from ..committer import Table, TableRoot
+from ..committer.errors import InvalidInputError
 from ..committer.store.fast_root import FastRoot
 from ..committer.upkeep.access_policy import Role, Service, access_policy
 from ..committer.upkeep.doctor import backstop
@@ -28,6 +30,10 @@ class PolicyFor(StrEnum):
     MAINTAINER = Role.MAINTAINER.value
     AIRFLOW = Role.AIRFLOW.value
     DELTA_LOG = "delta-log"
+
+
+#: The defaults of ``--of`` and ``--job-role``.
+_ANY, _ANY_ROLE = "*", "arn:aws:iam::*:role/*"
 
 
 def policy(
@@ -52,10 +58,8 @@ def policy(
         typer.Option(
             help="Id of the application, cluster or virtual cluster; name of the Glue job."
         ),
-    ] = "*",
-    job_role: Annotated[
-        str, typer.Option(help="ARN of the role that jobs run under.")
-    ] = "arn:aws:iam::*:role/*",
+    ] = _ANY,
+    job_role: Annotated[str, typer.Option(help="ARN of the role that jobs run under.")] = _ANY_ROLE,
     package_location: Annotated[
         str | None,
         typer.Option(
@@ -75,6 +79,16 @@ def policy(
     A role is a reader, a writer, a maintainer, or an Airflow that submits loads. For delta-log,
     print the bucket policy that guards the logs of Delta tables. No request is sent.
     """
+    _refuse_unused(
+        role,
+        {
+            "--data-root": data_root,
+            "--package-location": package_location,
+            "--encryption-key": encryption_key,
+            "--operator": operator,
+        },
+        {"--of": of != _ANY, "--job-role": job_role != _ANY_ROLE},
+    )
     if role is PolicyFor.DELTA_LOG:
         document = log_guard(TableRoot.parse(table))
         typer.echo(json.dumps(document, indent=None if as_json else 2))
@@ -92,6 +106,27 @@ def policy(
         key=encryption_key,
     )
     typer.echo(json.dumps(document, indent=None if as_json else 2))
+
+
+def _refuse_unused(
+    role: PolicyFor, of_tables: Mapping[str, object], of_airflow: Mapping[str, object]
+) -> None:
+    """Refuse options that the policy of a role does not depend on.
+
+    :param of_tables: options that every role but delta-log has, with their values.
+    :param of_airflow: options that only Airflow's role has.
+    :raises InvalidInputError: one of them is given.
+    """
+    unused: dict[str, object] = {}
+    if role is PolicyFor.DELTA_LOG:
+        unused |= of_tables
+    if role is not PolicyFor.AIRFLOW:
+        unused |= of_airflow
+    if given := [name for name, value in unused.items() if value]:
+        raise InvalidInputError(
+            f"{', '.join(given)} is given, and the policy {role} has nothing of it.",
+            remedy="Leave it out, or choose another policy.",
+        )
 
 
 def lifecycle(

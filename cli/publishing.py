@@ -34,11 +34,13 @@ def publish(
     """Publish a job of a Delta table, written with publish=False; or list the jobs that wait."""
     why = "a job of a table of directories is visible once it commits"
     opened = delta_table(table, why, "Write a Delta table, by layout='delta'.")
-    if abort and not job:
+    if (abort or apply) and not job:
         raise InvalidInputError(
-            "--abort is given without a job. Nothing was changed.", remedy="Give the job's id."
+            f"{'--abort' if abort else '--apply'} is given without a job. Nothing was changed.",
+            table=table,
+            remedy=f"Give the job's id: zero-rename publish {table} lists the jobs that wait.",
         )
-    if apply and job:
+    if apply:
         _decide(opened, job, abort, as_json)
         return
     waiting = [it for it in opened.unpublished() if job in ("", it.job)]

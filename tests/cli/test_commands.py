@@ -824,6 +824,24 @@ class TestEncryption:
             assert "encryption" in refused.stderr
         assert table.encryption is None
 
+    @pytest.mark.parametrize(
+        ("words", "option"),
+        [
+            (("doctor", "{t}", "--release", "emr-7.10.0"), "--release"),
+            (("policy", "delta-log", "{t}", "--data-root", "s3://fast/files"), "--data-root"),
+            (("policy", "writer", "{t}", "--of", "j-1"), "--of"),
+        ],
+    )
+    def test_option_that_means_nothing_there_is_refused(
+        self, table: Table, words: tuple[str, ...], option: str
+    ) -> None:
+        refused = invoke(*(it.format(t=table.root.url) for it in words))
+        assert (refused.exit_code, option in refused.stderr) == (Exit.REFUSED, True)
+
+    def test_key_without_an_encryption_is_refused(self, table: Table) -> None:
+        refused = invoke("encryption", table.root.url, "--key", self.KEY, "--apply")
+        assert (refused.exit_code, "--key is given" in refused.stderr) == (Exit.REFUSED, True)
+
     def test_copy_has_the_encryption_that_is_named_or_the_old_tables(self, table: Table) -> None:
         table.set_encryption("SSE-S3", apply=True)
         url = table.root.url

@@ -367,6 +367,13 @@ def test_job_that_waits_is_aborted_by_its_name(table: DeltaTable) -> None:
     assert (again.exit_code, "was aborted" in again.stderr) == (Exit.REFUSED, True)
 
 
+def test_publish_with_apply_and_without_a_job_is_refused(table: DeltaTable) -> None:
+    leave(table)
+    found = invoke("publish", table.root.url, "--apply")
+    assert (found.exit_code, "--apply is given without a job" in found.stderr) == (2, True)
+    assert len(table.unpublished()) == 1
+
+
 def test_publish_refuses_a_table_of_directories(s3_bucket: Bucket) -> None:
     url = f"s3://{s3_bucket.name}/directories"
     with Table(url).job(ROWS.schema, partition_by=["day"]) as job:

@@ -62,6 +62,11 @@ def test_as_if_some_tables_alone_were_durable() -> None:
     assert risks(graph(CHAIN, ["A9"]), 2, durable=["A9"]) == {}
 
 
+def test_durable_tables_without_a_bound_are_refused() -> None:
+    refused = invoke("lineage", "stale", url("A9"), "--durable", url("A3"))
+    assert (refused.exit_code, "--at-risk" in refused.stderr) == (2, True)
+
+
 def test_what_cannot_be_made_again_is_at_risk_whatever_the_bound() -> None:
     made = fast(graph({"raw": (), "a": ["raw"]}, ["a"]), ["raw", "a"])
     raw = replace(made.nodes[key("raw")], unknown="it was not told")
