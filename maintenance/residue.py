@@ -182,13 +182,13 @@ def _local(folder: str) -> Path | None:
 def _seen(path: Path) -> tuple[int, float]:
     """Return the size of a file or folder in bytes, and the time of the last change in it."""
     size, changed = 0, 0.0
-    for one in (path, *(path.rglob("*") if path.is_dir() else ())):
-        try:
+    try:
+        for one in (path, *(path.rglob("*") if path.is_dir() else ())):
             stat = one.lstat()
-        except FileNotFoundError:
-            return size, time.time()  # A process is at work there.
-        size += stat.st_size if one.is_file() else 0
-        changed = max(changed, stat.st_mtime)
+            size += stat.st_size if one.is_file() else 0
+            changed = max(changed, stat.st_mtime)
+    except FileNotFoundError:
+        return size, time.time()  # A process is at work there.
     return size, changed
 
 

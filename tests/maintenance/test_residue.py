@@ -4,6 +4,7 @@ touched. The names are those that a killed driver of Hadoop 3.5 left."""
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -130,3 +131,18 @@ def test_folders_of_other_machines_are_said_to_be_out_of_reach(tmp_path: Path) -
 def test_nothing_is_looked_at_where_no_folder_is_named() -> None:
     found = find_residue(None, None, [job("rolled-back")], apply=True)
     assert (found.found, found.unreachable, residue_lines(found)) == ((), (), [])
+
+
+def test_folder_that_a_task_removes_during_the_search_is_not_residue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task(tmp_path)
+    scan = os.scandir
+
+    def scan_late(path: object) -> object:
+        if isinstance(path, Path) and path.name == "_temporary":
+            shutil.rmtree(path)
+        return scan(path)  # pyright: ignore
+
+    monkeypatch.setattr(os, "scandir", scan_late)
+    assert find_residue(None, str(tmp_path), [job("rolled-back")]).found == ()
