@@ -61,7 +61,6 @@ from ..committer.format.records.run_conflict import (
     SettledBy,
     Settlement,
 )
-from ..committer.format.records.typed_json import from_members
 from ..committer.format.row_changes import RowChanges
 from ..committer.format.run_rank import RunRanks
 from ..committer.overview.job_record import JobRecord
@@ -131,6 +130,7 @@ from .delta_restoring import (
     restore_planner,
     undo_planner,
 )
+from .delta_runs import owner_of
 from .delta_settling import (
     LogSettlementPlan,
     check_log_rerun,
@@ -682,8 +682,9 @@ class DeltaTable(ChangeableTable):
     def owner_of(self, job: str) -> Owner | None:
         """Return the owner of a job, from its entry; ``None``: the log has no entry of it."""
         entry = self._entry_of(job)
-        owner = None if entry is None else entry.ours.get("owner")
-        return from_members(Owner, owner) if isinstance(owner, dict) else None
+        if entry is None or not isinstance(entry.ours.get("owner"), dict):
+            return None
+        return owner_of(entry)
 
     def result(self, job: str) -> Committed | None:
         """Return the report of a committed job; ``None`` for any other job."""
@@ -917,7 +918,9 @@ class DeltaTable(ChangeableTable):
 
         :raises TableNotFoundError: there is no table.
         """
-        return self._layout.retention(self._found(self._open(LogDepth.BLIND)).state)
+        state = self._found(self._open(LogDepth.BLIND)).state
+        with about(self.root.url):
+            return self._layout.retention(state)
 
     def set_retention(self, seconds: float, apply: bool = False) -> RetentionChange:
         """Change for how long removed files stay, also those that are kept now. Engines that vacuum

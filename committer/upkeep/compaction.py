@@ -122,7 +122,15 @@ def compactible(
     snapshot: Snapshot, target_bytes: int, by: tuple[str, ...] = ()
 ) -> list[CompactionPlan]:
     """Return plans for the partitions of a snapshot that need compaction: those with at least
-    twice as many files as their bytes need, and those that are not sorted as asked."""
+    twice as many files as their bytes need, and those that are not sorted as asked.
+
+    :raises InvalidInputError: ``target_bytes`` is less than 1.
+    """
+    if target_bytes < 1:
+        raise InvalidInputError(
+            f"Invalid target_bytes={target_bytes!r}: it must be at least 1. Nothing was changed.",
+            remedy="Give the approximate size of a file in bytes, or leave it out.",
+        )
     return [
         CompactionPlan(name, snapshot.of([name]), target_bytes, by)
         for name, files in snapshot.by_partition().items()

@@ -19,7 +19,16 @@ from .paths import DeltaRoot
 from .root_marks import marked, write_mark
 from .success_marker import write_marker
 
-_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_UNITS = {
+    "microsecond": 1e-6,
+    "millisecond": 1e-3,
+    "second": 1,
+    "minute": 60,
+    "hour": 3600,
+    "day": 86400,
+    "week": 604800,
+}
+_PART = re.compile(rf"\b(\d+(?:\.\d+)?)\s+({'|'.join(_UNITS)})s?\b")
 #: The property with the time for which removed files stay.
 RETENTION = "delta.deletedFileRetentionDuration"
 #: Properties of new tables: no engine cleans the log, so its numbers are never used again.
@@ -109,10 +118,11 @@ def interval_seconds(text: str, name: str) -> float:
         short.
     """
     words = text.lower().removeprefix("interval").strip()
-    found = re.findall(r"(\d+(?:\.\d+)?)\s+(second|minute|hour|day|week)s?", words)
-    rest = re.sub(r"(\d+(?:\.\d+)?)\s+(second|minute|hour|day|week)s?", "", words)
+    found, rest = _PART.findall(words), _PART.sub("", words)
     if not found or rest.strip():
         raise RecordDamagedError(
-            f"The property {name}={text!r} is not an interval. Nothing was changed.", field=name
+            f"The property {name}={text!r} is not an interval. Nothing was changed.",
+            field=name,
+            remedy="Set it by the engine that made the table, such as to 'interval 7 days'.",
         )
     return sum(float(number) * _UNITS[unit] for number, unit in found)

@@ -14,10 +14,12 @@ from support.delta_tables import on
 from support.memory_store import MemoryStore
 from zero_rename.committer.errors import (
     CommitConflictError,
+    InvalidInputError,
     RecordDamagedError,
     TableMismatchError,
     ZeroRenameError,
 )
+from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.store import requests as s
 from zero_rename.tables import Since
 
@@ -274,3 +276,58 @@ def _vacuum(operation: str, **parameters: Any) -> dict[str, Any]:
 
 
 _START = _vacuum("VACUUM START", specifiedRetentionMillis="0")
+
+
+def _set_retention(store: MemoryStore, text: str) -> None:
+    lines = store.objects[f"{LOG}{0:020d}.json"].body.splitlines()
+    made = next(it["metaData"] for it in map(json.loads, lines) if "metaData" in it)
+    properties = {**made["configuration"], "delta.deletedFileRetentionDuration": text}
+    entry(store, {"metaData": {**made, "configuration": properties}})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("interval 604800000 milliseconds", 604_800),
+        ("INTERVAL 1 DAY 500 MILLISECOND", 86_400.5),
+        ("interval 7200000000 microseconds", 7_200),
+        ("interval 2 weeks", 1_209_600),
+    ],
+)
+def test_retention_has_any_unit_that_an_engine_may_write(
+    store: MemoryStore, text: str, seconds: float
+) -> None:
+    _set_retention(store, text)
+    assert on(store).retention == seconds
+
+
+@pytest.mark.parametrize("text", ["soon", "interval 1 month", "interval -1 days", "interval 7"])
+def test_retention_that_is_not_an_interval_is_refused_with_what_to_do(
+    store: MemoryStore, text: str
+) -> None:
+    _set_retention(store, text)
+    with pytest.raises(RecordDamagedError, match="not an interval") as caught:
+        _ = on(store).retention
+    assert caught.value.table == "s3://bucket/flights"
+    assert "interval 7 days" in (caught.value.remedy or "")
+
+
+@pytest.mark.parametrize("owner", [{"try_number": "first"}, {"dag_id": 5}])
+def test_owner_of_a_form_that_is_not_known_is_nobody(
+    store: MemoryStore, owner: dict[str, Any]
+) -> None:
+    """A later version of this package may record more."""
+    ours = {"job": "zr1-01M8KKV5M7CFNT271DM09VVTWK", "owner": owner}
+    info = {"txnId": ours["job"], "zeroRename": ours}
+    entry(store, {"commitInfo": info}, add("b.parquet"))
+    assert on(store).owner_of("zr1-01M8KKV5M7CFNT271DM09VVTWK") == NOBODY
+
+
+@pytest.mark.parametrize("target_bytes", [0, -1])
+@pytest.mark.parametrize("apply", [False, True])
+def test_compaction_to_files_without_bytes_is_refused(
+    store: MemoryStore, target_bytes: int, apply: bool
+) -> None:
+    write(store, rows(3))
+    with pytest.raises(InvalidInputError, match="target_bytes"):
+        on(store).compact(target_bytes=target_bytes, apply=apply)
