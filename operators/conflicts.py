@@ -18,7 +18,7 @@ from ..committer.errors import InvalidInputError, ZeroRenameError, counted
 from ..committer.format.job_spec import NOBODY
 from ..orchestration.runs.arguments import Parser, read_flag, read_policy, read_seconds, read_text
 from ..orchestration.runs.partitions import listed_partitions
-from ..orchestration.runs.reports import commit_report
+from ..orchestration.runs.reports import commit_report, of_partitions
 from ..orchestration.table_names import listed_tables
 from ..provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
 from ..provider.failures import final_where_refused, raise_all
@@ -377,5 +377,6 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         reports = [commit_report(it) for it in made if it is not None]
         if not reports:
             return
-        partitions = [one for it in reports for one in it["partitions"]]
-        tell_outlets(self, dict(context), {**reports[-1], "partitions": partitions})
+        # Each partition is settled by a job of its own.
+        partitions = [one | {"job": it["job"]} for it in reports for one in it["partitions"]]
+        tell_outlets(self, dict(context), {**reports[-1], **of_partitions(partitions)})

@@ -209,12 +209,13 @@ class _ExtraByKey(set[str]):
 def _extra(report: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ``extra`` of an event about a partition or about the whole load.
 
-    :param numbers: the partition's entry in the report, or the report itself for the load.
+    :param numbers: the partition's entry in the report, or the report itself for the load. An entry
+        may name its own job, if several jobs made the report.
     """
     told = {name: numbers[name] for name in _OF_PARTITION if numbers.get(name) is not None}
     if numbers is report:
         told["partitions"] = len(report["partitions"])
-    return {"job": report["job"], "table": report["table"], **told}
+    return {"job": numbers.get("job", report["job"]), "table": report["table"], **told}
 
 
 def _is_among(outlets: Any, asset: Asset) -> bool:

@@ -502,6 +502,21 @@ class TestDeltaTables:
         assert (again["conflicts"], pushed["events"][asset].extra) == ([], {})
         assert find(connection, fail_on="unresolved")[0]["unresolved"] == 0
 
+    def test_event_of_two_partitions_brought_back_has_rows_and_job_of_each(
+        self, tables: Tables, connection: str, delta: DeltaTable
+    ) -> None:
+        for rank, count in ((4, 5), (3, 1)):
+            delta_load(delta, rank, count, days=[2])
+        find(connection)
+        asset = Asset("flights", uri=tables.url())
+        report, pushed = resolve(connection, apply=True, outlets=[asset])
+        jobs = {it["partition"]: it["settlement"]["job"] for it in report["conflicts"]}
+        event = pushed["events"][asset]
+        assert (event.extra["rows"], event.extra["partitions"]) == (8, 2)
+        assert "partition" not in event.extra
+        told = {key: (event.extra["job"], event.extra["rows"]) for key in event.partition_keys}
+        assert told == {DAY1: (jobs[DAY1], 3), "day=2": (jobs["day=2"], 5)} | {None: told[None]}
+
     @pytest.mark.parametrize("days", [[1], [1, 2]])
     def test_rerun_of_the_winner_settles_it_and_leaves_its_other_days(
         self,
