@@ -165,7 +165,7 @@ def settle_jobs(
             result.state_reason,
             result.reason,
         )
-    yield from _forget_tries(root, judged, [result for _, result in settled])
+    yield from _forget_tries(root, judged, settled)
     return settled
 
 
@@ -291,13 +291,16 @@ def _safe(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
-def _forget_tries(root: TableRoot, judged: _Judged, results: Sequence[RecoveredJob]) -> Step[None]:
+def _forget_tries(
+    root: TableRoot, judged: _Judged, settled: Sequence[tuple[LeftoverJob, RecoveredJob]]
+) -> Step[None]:
     """Close the tries of which nothing is left.
 
     If a job of a try was rolled forward, the try stays open with a note of this, for its run's next
     try to read. But a ``save()`` without an operator has no next try, so its try is closed.
     """
-    became = {result.job: result.outcome for result in results}
+    # Not by UUID: an application that writes without save() may give one to several jobs.
+    became = {id(job): result.outcome for job, result in settled}
     # A try in the ledger of a destination around this one may have jobs outside the root.
     of_try = {
         one.record.uuid: (one.record, one.ledger or root)
@@ -305,11 +308,11 @@ def _forget_tries(root: TableRoot, judged: _Judged, results: Sequence[RecoveredJ
         if one.record is not None and one.ledger not in root.around
     }
     for uuid, (record, ledger) in of_try.items():
-        jobs = [job.uuid for job, one in judged if one.record and one.record.uuid == uuid]
+        jobs = [job for job, one in judged if one.record and one.record.uuid == uuid]
         done = {JobOutcome.ROLLED_BACK} | (
             {JobOutcome.ROLLED_FORWARD} if record.is_alone else set()
         )
-        if done.issuperset(became.get(job) for job in jobs):
+        if done.issuperset(became.get(id(job)) for job in jobs):
             try:
                 yield from forget_try(ledger, record)
             except ZeroRenameError as error:

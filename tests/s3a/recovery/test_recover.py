@@ -851,6 +851,24 @@ class TestRecords:
         assert recover(world).outcome is JobOutcome.ROLLED_BACK
         assert len(world.driver.run(open_tries(ROOT)).known) == 1
 
+    @pytest.mark.parametrize("alone", [True, False])
+    def test_try_with_two_jobs_of_one_uuid_is_closed_when_both_are_settled(
+        self, world: World, alone: bool
+    ) -> None:
+        """An application that writes two folders by df.write does so under one UUID."""
+        record = a_try(idempotency_key=JOB) if alone else a_try()
+        world.driver.run(open_try(ROOT, record))
+        first = world.job(folder="day=1", write=OTHER)
+        outside = first.task(0, ["hour=1"])[0].commit("another-bucket", JOB, "")
+        first.pending_set(1, [outside])
+        world.clock.advance(10)
+        second = world.job(folder="day=2")
+        second.running(0, "hour=1")
+        options = RecoveryOptions(apply=True, dead={JOB}, folders=("day=1", "day=2"))
+        found = world.driver.run(recover_jobs(ROOT, options))
+        assert [it.outcome for it in found] == [JobOutcome.REFUSED, JobOutcome.ROLLED_BACK]
+        assert len(world.driver.run(open_tries(ROOT)).known) == 1
+
     @pytest.mark.parametrize("number", range(4))
     def test_a_run_that_begins_while_jobs_are_looked_for(self, world: World, number: int) -> None:
         """It writes its record before its job leaves anything: who sees the job sees the record."""
