@@ -12,7 +12,8 @@ decimals               exact, every digit                exact, every digit
 floats                 absent                            absent: footers ignore NaN
 strings                exact, or cut to 32 characters    exact; absent if longer than 32
 times                  down to the millisecond           up to the next millisecond
-others, nested         absent                            absent
+others, nested, and    absent                            absent
+names with a dot
 =====================  ================================  =====================================
 """
 
@@ -42,9 +43,10 @@ def statistics_of(
     greatest: dict[str, str] = {}
     nulls: dict[str, str] = {}
     for index in range(footer.num_columns):
-        name = footer.schema.column(index).path
-        if "." in name or name in without:
-            continue  # A part of a nested column, or a name that looks like one.
+        leaf = footer.schema.column(index)
+        name = leaf.path
+        if name != leaf.name or name in without:
+            continue  # A part of a nested column.
         groups = [
             footer.row_group(group).column(index).statistics
             for group in range(footer.num_row_groups)
@@ -53,7 +55,13 @@ def statistics_of(
             continue
         nulls[name] = str(sum(it.null_count for it in groups))
         valued = [it for it in groups if it.num_values]
-        if name in unbounded or not valued or not all(it.has_min_max for it in valued):
+        # A name with a dot looks like a part of a nested column, so engines might misread its bounds.
+        if (
+            name in unbounded
+            or "." in name
+            or not valued
+            or not all(it.has_min_max for it in valued)
+        ):
             continue
         try:
             low, high = _bounds(valued)

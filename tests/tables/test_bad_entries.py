@@ -331,3 +331,22 @@ def test_compaction_to_files_without_bytes_is_refused(
     write(store, rows(3))
     with pytest.raises(InvalidInputError, match="target_bytes"):
         on(store).compact(target_bytes=target_bytes, apply=apply)
+
+
+@pytest.mark.parametrize("given", [5, None])
+def test_nulls_of_a_column_whose_name_has_a_dot_are_counted(
+    store: MemoryStore, given: int | None
+) -> None:
+    lines = store.objects[f"{LOG}{0:020d}.json"].body.splitlines()
+    made = next(it["metaData"] for it in map(json.loads, lines) if "metaData" in it)
+    columns = json.loads(made["schemaString"])
+    never_null = {"name": "a.b", "type": "long", "nullable": False, "metadata": {}}
+    columns["fields"].append(never_null)
+    entry(store, {"metaData": {**made, "schemaString": json.dumps(columns)}})
+    data = rows(3).append_column("a.b", pa.array([given], pa.int64()))
+    if given is None:
+        with pytest.raises(InvalidInputError, match=r"'a\.b' must not be null"):
+            write(store, data)
+        return
+    write(store, data, mode="overwrite", replace_table=True)
+    assert on(store).scan(filter=[("a.b", "==", 5)]).to_arrow()["value"].to_pylist() == [3]

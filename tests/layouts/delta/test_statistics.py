@@ -56,7 +56,7 @@ class _OldStatistics:
 def old_statistics(values: list[int], kind: dict[str, Any]) -> dict[str, Any]:
     columns = [SimpleNamespace(statistics=_OldStatistics(value, kind)) for value in values]
     groups = [SimpleNamespace(column=lambda _, it=it: it) for it in columns]
-    schema = SimpleNamespace(column=lambda _: SimpleNamespace(path="c"))
+    schema = SimpleNamespace(column=lambda _: SimpleNamespace(path="c", name="c"))
     footer: Any = SimpleNamespace(
         num_columns=1, num_rows=2, num_row_groups=len(groups), schema=schema
     )
@@ -143,3 +143,12 @@ def test_points_in_time_are_compared_without_their_zone() -> None:
 def test_partition_value_without_a_text_is_refused() -> None:
     with pytest.raises(UnsupportedTypeError, match="bytes"):
         written_text(b"x")  # type: ignore[arg-type]
+
+
+def test_column_whose_name_has_a_dot_has_its_nulls_and_no_part_of_a_nested_one() -> None:
+    out = io.BytesIO()
+    nested = pa.array([{"b": 1}, {"b": None}])
+    pq.write_table(pa.table({"a.b": [1, 2], "a": nested}), out)
+    found = json.loads(statistics_of(pq.read_metadata(io.BytesIO(out.getvalue()))))
+    assert found["nullCount"] == {"a.b": 0}
+    assert found["minValues"] == found["maxValues"] == {}
