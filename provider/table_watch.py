@@ -38,6 +38,9 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 #: Seconds after which a connection is read again: keys change, and a triggerer lives long.
 REFRESH = 300.0
+#: Seconds between polls for an interval of 0: polls without a pause would take the threads of all
+#: triggers, and a store's requests.
+_FOR_ZERO = 1.0
 #: Threads that poll. There are few, so that the event loop keeps its share of the interpreter.
 _LOOKERS = ThreadPoolExecutor(4, thread_name_prefix="zero-rename-look")
 
@@ -138,8 +141,10 @@ class TableWatch:
         """Yield the results of polls that differ from the result before.
 
         The last one is not :data:`.job_query.WAITING`.
+
+        :param interval: seconds between polls; 0, which Airflow allows a sensor, is a second here.
         """
-        waiter = _Waiter(query, interval)
+        waiter = _Waiter(query, interval or _FOR_ZERO)
         self._waiters.append(waiter)
         self._arrived.set()
         if self._task is None or self._task.done():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
@@ -22,7 +23,7 @@ from ...orchestration.new_commits import (
     new_entries,
     present,
 )
-from ...orchestration.runs.arguments import read_time
+from ...orchestration.runs.arguments import invalid, read_time
 from ...orchestration.runs.partitions import check_partition, table_directory
 from ...orchestration.table_names import check_table_name
 from ..hooks import DEFAULT_CONN_ID
@@ -67,8 +68,8 @@ class TableCommitTrigger(BaseEventTrigger):
     :param since: report commits from this time on, in ISO 8601; if it is left out, commits from now
         on. It matters only at the very first start.
     :param zero_rename_conn_id: connection of type ``zero_rename``.
-    :param poke_interval: seconds between polls. A poll takes three listings, and a few requests
-        more with ``partition``; for a Delta table one listing.
+    :param poke_interval: seconds between polls, more than 0. A poll takes three listings, and a few
+        requests more with ``partition``; for a Delta table one listing.
     """
 
     def __init__(
@@ -84,6 +85,10 @@ class TableCommitTrigger(BaseEventTrigger):
         self.partition = None if partition is None else check_partition(partition)
         self.since = None if since is None else read_time("since", since).isoformat()
         self.zero_rename_conn_id = zero_rename_conn_id
+        if not 0 < poke_interval < math.inf:
+            raise invalid(
+                "poke_interval", poke_interval, "not a pause between polls", "Give such as 60.0."
+            )
         self.poke_interval = poke_interval
 
     def serialize(self) -> tuple[str, dict[str, Any]]:

@@ -347,6 +347,27 @@ def test_triggers_join_a_look_within_half_their_interval(
     assert looks[:3] == [["slow", "quick"], ["quick"], ["slow", "quick"]]
 
 
+def test_interval_of_zero_polls_once_a_second(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, polls = [100.0], list[float]()
+
+    def looked(self: TableWatch, joined: list[Any]) -> list[Any]:
+        polls.append(now[0])
+        return [(it, QueryResult("ready" if len(polls) > 2 else "waiting", "")) for it in joined]
+
+    monkeypatch.setattr(TableWatch, "_look", looked)
+
+    async def play() -> None:
+        asked = TableWatch(CONN, tables.url(), SharedTables(), lambda: now[0])
+        async for _ in asked.results(JobQuery(tables.url(), idempotency_key="k"), 0.0):
+            pass
+
+    monkeypatch.setattr(asyncio, "wait_for", waited(now, asyncio.wait_for))
+    asyncio.run(play())
+    assert polls == [100.0, 101.0, 102.0]
+
+
 def waited(now: list[float], wait_for: Any) -> Any:
     """Pauses of the watch pass at once."""
 

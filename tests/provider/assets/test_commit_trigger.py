@@ -342,3 +342,9 @@ class TestDeltaTable:
             return [report["job"] for report in running.told]
 
         assert asyncio.run(play(since="2013-01-01")) == [job, None]
+
+
+@pytest.mark.parametrize("interval", [0, -1.0, float("nan")])
+def test_interval_without_a_pause_is_refused(interval: float) -> None:
+    with pytest.raises(InvalidInputError, match="Invalid poke_interval"):
+        TableCommitTrigger("s3://lake/flights", poke_interval=interval)
