@@ -55,7 +55,7 @@ def statistics_of(
             continue
         nulls[name] = str(sum(it.null_count for it in groups))
         valued = [it for it in groups if it.num_values]
-        # A name with a dot looks like a part of a nested column, so engines might misread its bounds.
+        # A name with a dot looks like a part of a nested column: engines might misread its bounds.
         if (
             name in unbounded
             or "." in name
