@@ -185,11 +185,16 @@ def _facts(
 ) -> JobFacts:
     from ..s3a.checks import ACCEPT_KEY, JobFacts
     from ..s3a.hadoop import effective_settings as layers
-    from ..s3a.hadoop.effective_settings import hadoop_layer, read_properties
+    from ..s3a.hadoop.effective_settings import HADOOP_FILES, hadoop_layer, read_properties
 
     if conf_file is None and not conf and hadoop_conf is None:
         raise InvalidInputError(
             "There is nothing to check.", remedy="Give --conf-file, --conf or --hadoop-conf."
+        )
+    if hadoop_conf and not any((hadoop_conf / name).is_file() for name in HADOOP_FILES):
+        raise InvalidInputError(
+            f"{str(hadoop_conf)!r} has neither {' nor '.join(HADOOP_FILES)}. Nothing was checked.",
+            remedy="Give the folder that HADOOP_CONF_DIR names where the job runs.",
         )
     _check_word(committer)
     given = [

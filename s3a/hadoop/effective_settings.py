@@ -72,7 +72,7 @@ HADOOP_KEYS: tuple[str, ...] = (
 )
 
 #: Hadoop's files in the order in which Hadoop loads them: a later one wins.
-_FILES = ("core-site.xml", "mapred-site.xml")
+HADOOP_FILES = ("core-site.xml", "mapred-site.xml")
 _SECRET = re.compile(r"(?i)secret|password|token|access\.key|encryption\.key|credential")
 
 #: A comment; or a key, up to the first separator that is not escaped, and its value. A line that
@@ -184,7 +184,7 @@ def hadoop_layer(environ: Mapping[str, str]) -> Layer:
     """
     folder = environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")
     found: dict[str, str] = {}
-    for name in _FILES if folder else ():
+    for name in HADOOP_FILES if folder else ():
         path = Path(folder or "", name)
         if path.is_file():
             found |= dict(_properties(path))

@@ -277,6 +277,12 @@ class TestTheCommand:
         )
         assert "committer-name" in self.run("--hadoop-conf", str(tmp_path), code=1)
 
+    def test_folder_without_a_file_of_hadoops_is_refused(self, file: Path) -> None:
+        """A mistyped folder would otherwise look like one whose settings are all right."""
+        words = ("--conf-file", str(file), "--hadoop-conf", str(file.parent))
+        said = self.run(*words, "--conf", f"{S3A}committer.magic.enabled=true", code=2)
+        assert "core-site.xml" in said
+
     @pytest.mark.parametrize(
         "arguments",
         [
@@ -284,6 +290,7 @@ class TestTheCommand:
             ("--conf", "x"),
             ("--conf", "a=b", "--committer", "staging"),
             ("--conf-file", "/nowhere"),
+            ("--conf", "a=b", "--hadoop-conf", "/nowhere"),
         ],
     )
     def test_arguments_that_cannot_be(self, arguments: tuple[str, ...]) -> None:
