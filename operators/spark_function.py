@@ -92,15 +92,36 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
             if name in known and name not in positional
         }
 
+    def _check_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Check that the function can be called with these arguments: Spark takes long to start.
+
+        :raises InvalidInputError: one is missing, such as a member of the context that this run
+            does not have.
+        """
+        session = {_SESSION: None} if self._takes_session else {}
+        try:
+            inspect.signature(self.python_callable).bind(*args, **kwargs, **session)
+        except TypeError as error:
+            raise InvalidInputError(
+                f"{self.python_callable.__name__}() cannot be called: {error}; nothing was "
+                "submitted.",
+                remedy="Give it all arguments. If the one that is missing is a member of the "
+                "task's context, such as ds, then this run has no date: give the parameter a "
+                "default, or load a day of the past by `airflow backfill create --dag-id … "
+                "--from-date … --to-date …`.",
+            ) from error
+
     def _written(self, folder: Path, kwargs: Mapping[str, Any]) -> str:
         """Write a Spark application that calls the function, and return its path.
 
         The file contains the arguments, so that they are on no command line. Only its owner can
         read it.
 
-        :raises InvalidInputError: an argument that cannot be passed to another process.
+        :raises InvalidInputError: an argument that cannot be passed to another process, or is
+            missing.
         """
         name, args = self.python_callable.__name__, [_plain(value) for value in self.op_args]
+        self._check_call(args, kwargs)
         try:
             arguments = base64.b64encode(pickle.dumps((args, kwargs))).decode()
         except (pickle.PicklingError, TypeError, AttributeError) as error:

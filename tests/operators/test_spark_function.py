@@ -117,6 +117,19 @@ def test_what_no_other_process_can_have(tables: Tables, spark: FakeSpark) -> Non
     assert spark.calls() == []
 
 
+def test_run_without_a_date_is_refused_before_spark_if_the_function_asks_for_it(
+    tables: Tables, spark: FakeSpark
+) -> None:
+    with DAG("flights"):
+        operator = loads(tables)(1).operator
+    context: Any = task_context(operator, params={"x": "y"})
+    for name in ("ds", "data_interval_start", "logical_date"):
+        context.pop(name, None)
+    with pytest.raises(AirflowFailException, match=r"load\(\) .*'ds'.* no date.*backfill create"):
+        run_task(operator, context)
+    assert spark.calls() == []
+
+
 def test_its_own_exception_comes_first(tables: Tables, spark: FakeSpark) -> None:
     spark.runs(SUBMITTED)
 
