@@ -135,7 +135,8 @@ def last_jobs(state: LogState, places: Collection[Partition]) -> dict[Partition,
         place = state.partition(file)
         if place in places and place is not None:
             last[place] = max(last.get(place, file), file, key=_age)
-    return {place: last[place].tags.get("job", "") if place in last else "" for place in places}
+    jobs = {place: it.tags.get("job") for place, it in last.items()}
+    return {place: jobs.get(place) or "" for place in places}
 
 
 def gave_way(
@@ -286,7 +287,7 @@ def _combined(files: Collection[AddFile]) -> PartitionRanks:
 
 
 def _age(file: AddFile) -> int:
-    version = file.tags.get("v", "")
+    version = file.tags.get("v") or ""  # Another engine may write null.
     return int(version) if version.isdecimal() else -1
 
 

@@ -165,7 +165,7 @@ def rows_of_add(add: AddFile) -> int:
         return int(first[1])
     try:
         found = json.loads(add.statistics or "{}").get("numRecords", -1)
-    except (ValueError, AttributeError):
+    except (ValueError, RecursionError, AttributeError):
         return -1
     return found if isinstance(found, int) and found >= 0 else -1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from zero_rename.committer.errors import (
     CommitConflictError,
     InvalidInputError,
     RecordDamagedError,
+    SupersededRunError,
     TableMismatchError,
     ZeroRenameError,
 )
@@ -350,3 +352,25 @@ def test_nulls_of_a_column_whose_name_has_a_dot_are_counted(
         return
     write(store, data, mode="overwrite", replace_table=True)
     assert on(store).scan(filter=[("a.b", "==", 5)]).to_arrow()["value"].to_pylist() == [3]
+
+
+def test_tags_without_a_value_end_no_comparison_of_runs(store: MemoryStore) -> None:
+    """Another engine may write null for a tag."""
+    live = add("data/b.parquet")
+    names = ("job", "v", "ranks", "content", "sorted", "copyOf", "adopted")
+    live["add"]["tags"] = dict.fromkeys(names)
+    entry(store, live)
+    assert on(store).conflicts().unread == ()
+    write(store, rows(9), mode="overwrite", on_conflict="newest_run")
+    old = datetime(2013, 1, 1, tzinfo=UTC)
+    with pytest.raises(SupersededRunError):
+        write(store, rows(8), mode="overwrite", on_conflict="newest_run", run_rank=old)
+    assert values(store) == [9]
+
+
+def test_statistics_that_are_nested_too_deep_are_none(store: MemoryStore) -> None:
+    live = add("data/b.parquet")
+    tags = {"job": "zr1-01M8KKV5M7CFNT271DM09VVTWK", "v": "0"}
+    live["add"] |= {"stats": "[" * 100_000, "tags": tags}
+    entry(store, live)
+    assert sorted(it.rows for it in on(store).state().files) == [-1, 2]
