@@ -196,7 +196,10 @@ class WriteJob:
                 # record can be removed if the opening is interrupted.
                 job = self._steps.job_id()
                 opened = self._steps.open(job, self._spec)
-        except KeyboardInterrupt as error:
+        except BaseException as error:
+            # Ctrl-C, or what a scheduler raises instead: Dagster's is no KeyboardInterrupt.
+            if isinstance(error, Exception | SystemExit):
+                raise
             if job is not None:
                 # Nothing but the open record was written: there are no tasks yet.
                 self._steps.forget(job)

@@ -462,6 +462,25 @@ class TestInterrupt:
         assert "was not opened" in caught.value.__notes__[0]
         assert table.open_jobs() == []
 
+    def test_while_it_opens_by_a_scheduler_nothing_is_left(self, table: Table) -> None:
+        """Dagster's handler of SIGINT raises an exception of its own."""
+
+        class InterruptedByScheduler(BaseException):
+            pass
+
+        def interrupt(*_: Any) -> None:
+            raise InterruptedByScheduler
+
+        before = signal.signal(signal.SIGINT, interrupt)
+        try:
+            press_when(table, sends(object, "/table.json"))
+            with pytest.raises(InterruptedByScheduler) as caught, job(table):
+                pytest.fail("the block was entered")
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert "was not opened" in caught.value.__notes__[0]
+        assert table.open_jobs() == []
+
     def test_an_error_nobody_thought_of_aborts_too(
         self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
