@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +14,8 @@ from zero_rename.committer.errors import ZeroRenameError
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.records.failure import Failure, is_final
 from zero_rename.orchestration.runs.outcomes import names_overtaken
+
+from .step_log import told_in
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun
@@ -31,6 +34,8 @@ class RunningStep(Protocol):
     def instance(self) -> DagsterInstance: ...
     @property
     def run_id(self) -> str: ...
+    @property
+    def log(self) -> logging.Logger: ...
 
 
 #: The remedy if another job has changed a partition, for a step that waits for other runs.
@@ -43,14 +48,16 @@ BEFORE_WAIT = (
 @contextmanager
 def final_failures(step: RunningStep, waits: bool = False) -> Iterator[None]:
     """Turn errors in the block that a retry would meet again, or hide, into final failures. Neither
-    the step's retry policy nor Dagster's daemon retries after one.
+    the step's retry policy nor Dagster's daemon retries after one. What this package logs in the
+    block is shown in the step's log.
 
     :param waits: the next attempt waits for other runs, and is to load on top of what they have
         loaded. So if another run has changed a partition, only this attempt ends.
     :raises Failure: in place of such an error, which is its cause.
     """
     try:
-        yield
+        with told_in(step.log):
+            yield
     except ZeroRenameError as error:
         root = None if error.table is None else TableRoot.parse(error.table)
         if not is_final(error, root):

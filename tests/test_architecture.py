@@ -124,7 +124,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     DAGSTER: {
         "spark": {
             *("asset_step", "asset_write", "distinct_keys", "event_metadata", "failures"),
-            *("key_paths", "resource", "waiting"),
+            *("key_paths", "resource", "step_log", "waiting"),
         },
         "watch": {"asset_step", "asset_write", "event_metadata", "key_paths", "resource"},
     },

@@ -60,6 +60,7 @@ from zero_rename.tables import DeltaTable
 from ..asset_write import CONTENT, SCHEMA_MODE, asset_paths, earlier_commit, tell
 from ..failures import BEFORE_WAIT, final_failure, final_failures
 from ..key_paths import Layout, PartitionExpr, layout_of
+from ..step_log import told_in
 from ..waiting import wait_for_others
 from .service_request import check_defaults, completed, service_named
 
@@ -321,7 +322,7 @@ class NativeLoad(SparkLoad):
         """Keep the application's jobs alive while the block runs; clean up after them if the run is
         terminated."""
         try:
-            with self.explained():
+            with told_in(self.step.step.log), self.explained():
                 try:
                     with heartbeats(self.table, self.step):
                         yield
@@ -333,7 +334,8 @@ class NativeLoad(SparkLoad):
                         )
                     raise
         except DagsterExecutionInterruptedError:
-            settle_killed(self.table, self.step)
+            with told_in(self.step.step.log):
+                settle_killed(self.table, self.step)
             raise
 
     def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:

@@ -4,6 +4,7 @@
 """
 
 import json
+import logging
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from support.moto_server import S3Server
 from zero_rename.committer import RefusedError, Table
 from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.format.job_spec import JobSpec
+from zero_rename.orchestration.runs import heartbeat
 
 pytestmark = pytest.mark.memory_s3
 
@@ -331,3 +333,20 @@ def test_the_variables_reach_the_store_too(asset: Asset, zero: ZeroRenameResourc
     assert found["ZERO_RENAME_TABLE"] == f"{zero.table_root}/other"
     assert found["ZERO_RENAME_ENCRYPTION"] == "SSE-KMS alias/lake"
     assert found["ZERO_RENAME_DATA_ROOT"] == "s3://fast/lake?profile=nvme"
+
+
+@pytest.mark.usefixtures("s3_server")
+def test_step_that_waits_for_an_application_without_a_worker_says_so_in_its_log(
+    asset: Asset, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living: list[dict[str, Any]] = [{"zr1-a": (1, 3.0)}, {}]
+    monkeypatch.setattr(heartbeat, "_living", lambda *_: living.pop(0))
+    monkeypatch.setattr(heartbeat, "sleep", lambda _: None)
+    made = asset.definition()
+    done = dg.materialize([made], partition_key="1", instance=instance)
+    said = [record.user_message for record in instance.all_logs(done.run_id)]
+    assert any(
+        "The application of try 1 lives, without its worker: its job zr1-a" in it for it in said
+    )
+    assert said.count("No earlier application is at work any more.") == 1
+    assert not logging.getLogger("zero_rename").handlers
