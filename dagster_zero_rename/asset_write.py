@@ -40,11 +40,14 @@ from zero_rename.orchestration.runs.reports import commit_report, summary
 from .asset_step import AssetStep, AssetTable, begin_reads
 from .distinct_keys import check_keys
 from .event_metadata import (
+    PARTITION_ROW_COUNT,
+    ROW_COUNT,
     SUPERSEDED_BY,
     VERSION,
     commit_metadata,
     data_version,
     partition_metadata,
+    rows_now,
     table_metadata,
 )
 from .key_paths import Layout, PartitionExpr, key_paths, layout_of, path_columns
@@ -474,9 +477,12 @@ def tell(
     step.note_told(root)
     context, mode = step.step, policy.parsed_mode
     changed = {partition.partition: partition for partition in committed.partitions}
+    # Other runs may have changed these partitions since an earlier attempt committed.
+    now = rows_now(table, paths.values()) if committed.repeated else {}
     for path in (UNPARTITIONED,) if step.keys is None else ():
         if path in changed:
-            common |= partition_metadata(root, changed[path], replaced=mode is not Mode.APPEND)
+            done = partition_metadata(root, changed[path], replaced=mode is not Mode.APPEND)
+            common |= _counted_now(done, ROW_COUNT, path, now)
     context.add_asset_metadata(common, step.asset)
     for key, path in paths.items():
         # An append changes only partitions that it has rows for, a merge those whose rows change.
@@ -484,6 +490,7 @@ def tell(
         newer = committed.superseded.get(path)
         whole = mode is Mode.REPLACE or (mode is Mode.MERGE and path in changed)
         told = partition_metadata(root, done, replaced=whole and newer is None)
+        told = _counted_now(told, PARTITION_ROW_COUNT, path, now)
         if newer is not None:
             told[SUPERSEDED_BY] = newer
         if path not in changed:
@@ -491,3 +498,17 @@ def tell(
         context.add_asset_metadata(told, step.asset, key)
     context.set_data_version(step.asset, data_version(table, paths.values()))
     context.log.info(summary(commit_report(committed)))
+
+
+def _counted_now(
+    told: dict[str, Any], name: str, path: str, now: Mapping[str, int | None]
+) -> dict[str, Any]:
+    """Return metadata of a partition with the number of rows that it holds now.
+
+    :param name: of that number in the metadata.
+    :param now: the number by partition; empty: the job's number is true.
+    """
+    if name not in told or path not in now:
+        return told
+    rows = {name: now[path]}
+    return {**told, **rows} if rows[name] is not None else {k: told[k] for k in told if k != name}

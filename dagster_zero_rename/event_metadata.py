@@ -21,6 +21,8 @@ JOB = "zero_rename/job"
 VERSION = "zero_rename/version"
 #: The job that wrote a partition last, if this job has left the partition to a newer run.
 SUPERSEDED_BY = "zero_rename/superseded_by"
+#: Dagster's names for the number of all rows of a table without partitions, and of a partition.
+ROW_COUNT, PARTITION_ROW_COUNT = "dagster/row_count", "dagster/partition_row_count"
 
 
 def table_metadata(root: TableRoot, schema: pa.Schema) -> dict[str, Any]:
@@ -78,7 +80,7 @@ def partition_metadata(
     found |= _row_changes("rows", partition.row_changes)
     if replaced:
         whole = partition.partition == UNPARTITIONED
-        found["dagster/row_count" if whole else "dagster/partition_row_count"] = partition.rows
+        found[ROW_COUNT if whole else PARTITION_ROW_COUNT] = partition.rows
     return found
 
 
@@ -103,6 +105,19 @@ def data_version(table: ReadableTable | DeltaTable, paths: Collection[str] = ())
 def version_of(state: Snapshot) -> str:
     """Return a digest of all rows of a state, by partition."""
     return digest_of((path, content_of(it)) for path, it in state.by_partition().items())
+
+
+def rows_now(table: ReadableTable | DeltaTable, paths: Collection[str]) -> Mapping[str, int | None]:
+    """Return how many rows partitions hold, by partition; 0 for those that hold none, ``None`` for
+    those with files whose rows were not counted.
+
+    :param paths: the partitions; empty: the table's only one.
+    """
+    files = table.state(list(paths) or None).by_partition()
+    counted = {path: [file.rows for file in of] for path, of in files.items()}
+    found: dict[str, int | None] = dict.fromkeys(paths or (UNPARTITIONED,), 0)
+    found |= {path: sum(rows) if min(rows) >= 0 else None for path, rows in counted.items() if rows}
+    return found
 
 
 def job_of(metadata: Mapping[str, Any]) -> str | None:

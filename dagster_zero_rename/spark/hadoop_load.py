@@ -29,7 +29,7 @@ from zero_rename.orchestration.s3a.settling import last_load, taken_plan
 from zero_rename.s3a.hadoop.settings import Committer
 from zero_rename.s3a.services import RULES, check_word
 
-from ..event_metadata import JOB, data_version, partition_url
+from ..event_metadata import JOB, PARTITION_ROW_COUNT, ROW_COUNT, data_version, partition_url
 from ..failures import final_failures
 from ..waiting import rival_wait
 from .service_request import completed, seen, service_named
@@ -204,10 +204,12 @@ def tell_report(
     }
     changed = {entry["partition"]: entry for entry in report["partitions"]}
     whole = report if step.keys is None else {}
-    common |= _counts(whole, mode, "dagster/row_count")
+    # Other runs may have replaced the rows since an earlier attempt committed.
+    are_all = mode is Mode.REPLACE and not report["repeated"]
+    common |= _counts(whole, ROW_COUNT if are_all else None)
     context.add_asset_metadata(common, step.asset)
     for key, path in paths.items():
-        told = _counts(changed.get(path, _NOTHING), mode, "dagster/partition_row_count")
+        told = _counts(changed.get(path, _NOTHING), PARTITION_ROW_COUNT if are_all else None)
         told["dagster/uri"] = dg.MetadataValue.url(partition_url(root, path))
         context.add_asset_metadata(told, step.asset, key)
     context.set_data_version(step.asset, data_version(table, paths.values()))
@@ -217,12 +219,12 @@ def tell_report(
 _NOTHING = {"rows": 0, "files": 0, "bytes": 0}
 
 
-def _counts(entry: Mapping[str, Any], mode: Mode, in_all: str) -> dict[str, Any]:
+def _counts(entry: Mapping[str, Any], in_all: str | None) -> dict[str, Any]:
     """Return metadata with the counts of a partition. Counts that are not known are left out.
 
-    :param in_all: Dagster's name for the number of all rows there.
+    :param in_all: Dagster's name for the number of all rows there; ``None``: it is not known.
     """
     found = {f"zero_rename/{name}": entry.get(name) for name in _NOTHING}
-    if mode is Mode.REPLACE:
+    if in_all is not None:
         found[in_all] = entry.get("rows")
     return {name: value for name, value in found.items() if value is not None}

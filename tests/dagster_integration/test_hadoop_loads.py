@@ -130,6 +130,7 @@ class TestBySparkSubmit:
         retried: list[BaseException] = [dg.RetryRequested(max_retries=1)]
         told = metadata(self.load(zero, application, afterwards=retried))["1"]
         assert told["zero_rename/repeated"] is True
+        assert "dagster/partition_row_count" not in told
         assert len(spark.calls()) == 1
         assert rows(zero) == ["1"]
 

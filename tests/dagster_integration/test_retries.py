@@ -26,6 +26,7 @@ from support.dagster_loads import (
     flights_job,
     materialisations,
     rows,
+    told,
 )
 from zero_rename.committer.errors import StoreUnfitError, StoreUnreachableError
 from zero_rename.committer.store.driver import BotoDriver
@@ -316,3 +317,30 @@ def test_run_re_executed_from_a_final_failure_is_retried_by_the_daemon_again(
         run = instance.get_run_by_id(again.run_id)
         assert run is not None
         assert (again.success, run.tags[MAX_RETRIES_TAG]) == (mode == "overwrite", wanted)
+
+
+@pytest.mark.parametrize("layout", ["directory", "delta"])
+def test_rows_that_a_retry_tells_of_are_those_that_are_there(
+    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance, layout: str
+) -> None:
+    """Another run has replaced a day before the run is executed again from its failure."""
+    made = ZeroRenameResource(table_root=zero.table_root, layout=layout)
+    resources = {"zero": made}
+
+    def again() -> None:
+        load.numbers = {"2013-01-01": [7, 8, 9]}
+        given = {"resources": resources, "instance": instance, "partition_key": "2013-01-01"}
+        assert dg.materialize([flights], **given).success
+        raise dg.RetryRequested(max_retries=1)
+
+    load.numbers, load.failures = {"2013-01-01": [1, 2], "2013-01-02": [3]}, [again]
+    tags = days("2013-01-01", "2013-01-02")
+    done = dg.materialize([flights], resources=resources, instance=instance, tags=tags)
+    found = told(done)
+    counts = {key: it["dagster/partition_row_count"] for key, it in found.items()}
+    assert counts == {"2013-01-01": 3, "2013-01-02": 1}
+    assert {key: it["zero_rename/rows"] for key, it in found.items()} == {
+        "2013-01-01": 2,
+        "2013-01-02": 1,
+    }
+    assert {it["zero_rename/repeated"] for it in found.values()} == {True}
