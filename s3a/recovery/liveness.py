@@ -76,11 +76,11 @@ class RecoveryOptions:
     def check(self, root: TableRoot) -> None:
         """Refuse invalid options.
 
-        :raises InvalidInputError: a negative patience, an invalid direction or an invalid folder.
+        :raises InvalidInputError: an invalid patience, an invalid direction or an invalid folder.
         """
         parts = [part for folder in self.folders for part in folder.strip("/").split("/")]
-        if self.patience is not None and self.patience < 0:
-            wrong = f"patience={self.patience} is negative"
+        if self.patience is not None and not self.patience >= 0:  # True also of NaN.
+            wrong = f"patience={self.patience} is not a number of seconds, 0 or more"
         elif self.direction not in (None, Action.FORWARD, Action.BACK):
             wrong = f"{self.direction} is no direction"
         elif not {"", ".", ".."}.isdisjoint(parts):

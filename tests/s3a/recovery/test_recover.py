@@ -644,6 +644,7 @@ class TestLeft:
         "options",
         [
             RecoveryOptions(patience=-1),
+            RecoveryOptions(patience=float("nan")),
             RecoveryOptions(direction=Action.ASK),
             RecoveryOptions(folders=("../x",)),
         ],
