@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import ZeroRenameError, counted, first_few
+from ..committer.errors import InvalidInputError, ZeroRenameError, counted, first_few
 from ..committer.format.job_spec import choice
 from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
 from ..orchestration.runs.reports import text_table
@@ -47,6 +47,12 @@ class CheckpointOperator(_TableMaintenance):
         order: CheckpointOrder | str = CheckpointOrder.CREATION,
         **kwargs: Any,
     ) -> None:
+        if kwargs.get("patience") is not None:
+            raise InvalidInputError(
+                f"Invalid patience={kwargs['patience']!r}: a checkpoint judges no job by its "
+                "silence. Nothing was copied.",
+                remedy="Leave patience out; RecoverJobsOperator takes it.",
+            )
         # No catalog: a checkpoint brings no rows, and changes no path that a catalog has.
         super().__init__(tables=tables, catalog="", **kwargs)
         self.order = choice("order", CheckpointOrder, order)

@@ -68,3 +68,8 @@ def test_table_of_directories_is_refused(tables: Tables) -> None:
 def test_no_such_order() -> None:
     with pytest.raises(InvalidInputError, match="order"):
         CheckpointOperator(task_id="copy", tables="flights", order="oldest")
+
+
+def test_patience_is_refused_since_no_job_is_judged_by_it() -> None:
+    with pytest.raises(InvalidInputError, match="patience=60"):
+        CheckpointOperator(task_id="copy", tables="flights", patience=60)
