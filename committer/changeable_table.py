@@ -25,6 +25,7 @@ from .format.job_spec import (
     Owner,
     SchemaMode,
     SuccessMarkers,
+    choice,
     column_names,
     partition_names,
 )
@@ -200,19 +201,21 @@ class ChangeableTable(StatefulTable):
             latest_by,
             null_safe,
             across_partitions,
-            SchemaMode(schema_mode),
+            choice("schema_mode", SchemaMode, schema_mode),
         )
         given = table_of(data)
         spec = JobSpec(
             given.schema,
             idempotency_key=idempotency_key,
-            on_repeat=OnRepeat(on_repeat),
+            on_repeat=choice("on_repeat", OnRepeat, on_repeat),
             only_partitions=partition_names("only_partitions", only_partitions),
             data_root=data_root,
             owner=owner or this_process(),
             files=files or FileOptions(),
             code_version=code_version,
-            success_markers=SuccessMarkers(success_markers or self.usual_markers),
+            success_markers=choice(
+                "success_markers", SuccessMarkers, success_markers or self.usual_markers
+            ),
         )
         by = column_names("partition_by", partition_by) or ()
         plan = partial(self._plan_merge, merge, given, by)
@@ -250,7 +253,7 @@ class ChangeableTable(StatefulTable):
         spec = JobSpec(
             pa.schema([]),
             idempotency_key=idempotency_key,
-            on_repeat=OnRepeat(on_repeat),
+            on_repeat=choice("on_repeat", OnRepeat, on_repeat),
             owner=this_process(),
             success_markers=self.usual_markers,
         )

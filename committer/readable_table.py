@@ -18,7 +18,7 @@ from .commit.state.heads import read_head
 from .commit.state.job_state import Committed, JobState
 from .commit.state.open_jobs import read_open
 from .errors import TableNotFoundError, about
-from .format.job_spec import OnConflict, Owner
+from .format.job_spec import OnConflict, Owner, choice
 from .format.layout import UNPARTITIONED, TableRoot
 from .format.parquet.foreign_columns import FooterReader
 from .format.parquet.foreign_table import ListedTable
@@ -311,7 +311,7 @@ class ReadableTable(StatefulTable):
         :param on_conflict: its policy; under ``last_wins`` it never gives way.
         :raises InvalidInputError: the ranks do not compare.
         """
-        policy = OnConflict(on_conflict)
+        policy = choice("on_conflict", OnConflict, on_conflict)
         step = find_superseded(self._context, partitions, run_rank, replaces, run, policy)
         return self.run(step)
 

@@ -22,7 +22,7 @@ from .errors import (
     counted,
     first_few,
 )
-from .format.job_spec import FileOptions, JobSpec
+from .format.job_spec import FileOptions, JobSpec, job_ids
 from .format.parquet.reader import read_batches
 from .format.parquet.row_order import in_order
 from .format.records.inputs import Inputs
@@ -134,6 +134,7 @@ class RewritableTable(ReadableTable):
         :raises CommitConflictError: the partition has changed meanwhile.
         """
         (partition,) = self.stored_names([partition])
+        keep = job_ids("keep", keep)
         if undo is None:
             plan = self.run(plan_resolution(self._context, partition, keep, window, since))
         else:

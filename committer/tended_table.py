@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from .commit.state.old_records import KEPT_FOR
 from .errors import ZeroRenameError
-from .format.job_spec import Owner
+from .format.job_spec import Owner, job_ids
 from .format.records.inputs import Inputs
 from .format.records.run_conflict import ConflictingRun, RunConflict, SettledBy, Settlement
 from .job_steps import HeadSteps
@@ -59,7 +59,7 @@ class TendedTable(ReadableTable):
         Those that are committed are finished, the others aborted. A job whose process is alive is
         fenced. Jobs that are not open are left out of the report.
         """
-        return self.tend(settle_jobs(self._context, jobs))
+        return self.tend(settle_jobs(self._context, job_ids("jobs", jobs)))
 
     def purge(
         self,
@@ -84,14 +84,15 @@ class TendedTable(ReadableTable):
             jobs of Hadoop's committers need, ``LivingJobs(bucket)`` of
             ``zero_rename.s3a.recovery.living``.
         :raises ValueError: ``foreign`` without ``older_than``.
-        :raises InvalidInputError: nothing of one of ``jobs`` is here. Nothing was changed.
+        :raises InvalidInputError: nothing of one of ``jobs`` is here, or it is a text instead of a
+            list. Nothing was changed.
         """
         if foreign and older_than is None:
             raise ValueError("purge(foreign=True) needs older_than, in seconds")
         age = older_than if foreign else None
-        options: dict[str, Any] = {"patience": patience, "jobs": jobs, "apply": apply}
+        options: dict[str, Any] = {"patience": patience, "apply": apply}
         options |= {"foreign_older_than": age, "records_older_than": records_older_than}
-        options |= {"spared": spared}
+        options |= {"jobs": job_ids("jobs", jobs), "spared": spared}
         return self.tend(purge(self._context, **options))
 
     def gc(self, older_than: float = KEPT_FOR, apply: bool = False) -> GcReport:

@@ -45,6 +45,7 @@ from ..committer.format.job_spec import (
     SuccessMarkers,
     choice,
     column_names,
+    job_ids,
     partition_names,
 )
 from ..committer.format.layout import TableRoot, new_job_id, require_job_id
@@ -747,7 +748,7 @@ class DeltaTable(ChangeableTable):
         :param on_conflict: the run's policy.
         :raises InvalidInputError: the ranks are of two kinds.
         """
-        policy = OnConflict(on_conflict)
+        policy = choice("on_conflict", OnConflict, on_conflict)
         if policy is OnConflict.LAST_WINS:
             return {}
         state = self._open(LogDepth.FILES).state
@@ -1030,13 +1031,14 @@ class DeltaTable(ChangeableTable):
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
         """Recover open jobs whose processes have ended, as the caller knows. If such a process is
         alive after all, its job is fenced. Jobs that wait to be published are left alone."""
-        return self.run(recover_jobs(self._layout, 0.0, jobs))
+        return self.run(recover_jobs(self._layout, 0.0, job_ids("jobs", jobs)))
 
     def give_up(self, jobs: Collection[str]) -> list[Recovered]:
         """Recover open jobs that the caller names as dead, also those that wait to be published.
 
         :raises InvalidInputError: one of the jobs is not open. Nothing was changed.
         """
+        jobs = job_ids("jobs", jobs)
         self.run(refuse_unknown(self._layout, jobs))
         return self.run(recover_jobs(self._layout, 0.0, jobs, spares_waiting=False))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from numbers import Real
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import InvalidInputError, first_few
@@ -400,8 +402,8 @@ class JobSpec:
         """Convert texts to enumeration members, such as ``"overwrite"`` to :attr:`Mode.REPLACE`.
 
         :raises InvalidInputError: an unknown choice; partitions to replace that may not be written,
-            or without mode replace; columns to overwrite while former files stay; or policies that
-            exclude each other.
+            or without mode replace; columns to overwrite while former files stay; policies that
+            exclude each other; a blank idempotency key; or seconds that are not a finite number.
         """
         object.__setattr__(self, "mode", Mode.parse(self.mode))
         names = column_names("partition_by", self.partition_by)
@@ -421,6 +423,8 @@ class JobSpec:
             object.__setattr__(self, name, choice(name, kind, getattr(self, name)))
         if self.code_version is not None:
             checked_code_version(self.code_version)
+        self._check_key()
+        object.__setattr__(self, "max_duration", _seconds("max_duration", self.max_duration))
         if self.data_root is not None:
             object.__setattr__(self, "data_root", FastRoot.parse(self.data_root))
         self._check_partitions()
@@ -433,6 +437,18 @@ class JobSpec:
                 remedy="Ask for mode overwrite with replace_table (option replaceTable) as well, "
                 "or for schema_mode=merge (option mergeSchema).",
             )
+
+    def _check_key(self) -> None:
+        """Refuse an idempotency key that several runs could share, or that no record can hold."""
+        key = self.idempotency_key
+        if key is None or (isinstance(key, str) and key.strip() and _is_unicode(key)):
+            return
+        raise InvalidInputError(
+            f"Invalid idempotency_key={key!r}: it must be a text that is not blank. Nothing was "
+            "sent.",
+            remedy="Give a text that is the same for all attempts of a run, and no other run's; or "
+            "leave idempotency_key out.",
+        )
 
     def _check_partitions(self) -> None:
         if self.mode is not Mode.REPLACE and (
@@ -528,6 +544,29 @@ class JobSpec:
         return None if named is None else frozenset(named)
 
 
+def _seconds(name: str, given: object) -> float:
+    """Return a number of seconds in an argument.
+
+    :param name: the argument's name, for the error.
+    :raises InvalidInputError: it is not a finite number, which every record can hold.
+    """
+    if isinstance(given, Real) and not isinstance(given, bool) and math.isfinite(given):
+        return float(given)
+    raise InvalidInputError(
+        f"Invalid {name}={given!r}: it must be a finite number of seconds. Nothing was sent.",
+        remedy=f"Give seconds: {name}={MAX_DURATION:.0f}.",
+    )
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether a text can be encoded: it has no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_superseded(on_conflict: OnConflict, on_superseded: OnSuperseded, undone: str) -> None:
     """Refuse ``on_superseded=skip`` without ``on_conflict=newest_run``.
 
@@ -552,6 +591,16 @@ def partition_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] |
     return None if names is None else tuple(dict.fromkeys(names))
 
 
+def job_ids(name: str, given: Collection[str]) -> tuple[str, ...]:
+    """Return the ids of jobs in an argument.
+
+    :param name: the argument's name, for the error.
+    :raises InvalidInputError: a text instead of a list, or items that are not texts.
+    """
+    example = "zr1-01KCF3GZT0000000000000000Z"
+    return _listed(name, given, "job ids", example) or ()
+
+
 def column_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] | None:
     """Return the columns in an argument; ``None``: not given.
 
@@ -563,7 +612,7 @@ def column_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] | No
 
 
 def _listed(
-    name: str, given: Sequence[str] | None, kind: str, example: str
+    name: str, given: Collection[str] | None, kind: str, example: str
 ) -> tuple[str, ...] | None:
     """Return the texts of an argument that is a list of texts.
 

@@ -1,0 +1,99 @@
+"""Arguments of tables of both layouts that are refused before anything is sent or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import Bucket
+
+from zero_rename import Table
+from zero_rename.committer import InvalidInputError, JobSpec
+from zero_rename.tables import DeltaTable
+
+pytestmark = [pytest.mark.memory_s3]
+ROWS = pa.table({"day": [1], "id": [1]})
+JOB = "zr1-00000000000000000000000000"
+
+
+def made(bucket: Bucket, kind: Any) -> Any:
+    """A table with two files of two jobs in one partition."""
+    table = kind(f"s3://{bucket.name}/{kind.__name__}")
+    for _ in range(2):
+        with table.job(ROWS.schema, partition_by=["day"]) as job:
+            job.write(ROWS)
+    return table
+
+
+OF_BOTH: dict[str, tuple[Callable[[Any], object], str]] = {
+    "merge, schema_mode": (
+        lambda it: it.merge(ROWS, ["id"], schema_mode="mrg"),
+        "schema_mode is 'mrg'; .* Choose one of keep, merge",
+    ),
+    "merge, on_repeat": (lambda it: it.merge(ROWS, ["id"], on_repeat="own"), "on_repeat is 'own'"),
+    "merge, markers": (
+        lambda it: it.merge(ROWS, ["id"], success_markers="nowhere"),
+        "success_markers is 'nowhere'",
+    ),
+    "delete, on_repeat": (
+        lambda it: it.delete([("id", "=", 1)], on_repeat="own"),
+        "on_repeat is 'own'",
+    ),
+    "newer_runs": (
+        lambda it: it.newer_runs(["day=1"], None, True, on_conflict="oldest"),
+        "on_conflict is 'oldest'",
+    ),
+    "compact to nothing": (lambda it: it.compact(target_bytes=0), "target_bytes=0"),
+    "compact to less": (lambda it: it.compact(target_bytes=-1, apply=True), "target_bytes=-1"),
+    "settle a text": (lambda it: it.settle(JOB), f"jobs='{JOB}' is not a list"),
+    "blank key": (lambda it: it.job(idempotency_key=" "), "idempotency_key=' '"),
+    "key of half a letter": (lambda it: it.job(idempotency_key="\ud800"), "idempotency_key="),
+    "key that is a number": (lambda it: it.job(idempotency_key=7), "idempotency_key=7"),
+}
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+@pytest.mark.parametrize(("call", "says"), OF_BOTH.values(), ids=list(OF_BOTH))
+def test_invalid_argument_is_refused_with_its_name(
+    s3_bucket: Bucket, kind: Any, call: Callable[[Any], object], says: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        call(made(s3_bucket, kind))
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+@pytest.mark.parametrize(
+    "given", [float("inf"), float("nan"), timedelta(hours=1), "60", True, None]
+)
+def test_max_duration_that_no_record_can_hold_is_refused(
+    s3_bucket: Bucket, kind: Any, given: Any
+) -> None:
+    with pytest.raises(InvalidInputError, match=r"max_duration=.* finite number of seconds"):
+        made(s3_bucket, kind).job(max_duration=given)
+
+
+class TestJobsByName:
+    """A generator is read once: its jobs are those that it names, and none is overlooked."""
+
+    def test_rows_of_jobs_named_by_generator_are_kept(self, s3_bucket: Bucket) -> None:
+        table = made(s3_bucket, Table)
+        jobs = [file.job for file in table.files()]
+        found = table.keep_rows("day=1", (job for job in jobs))
+        assert (sorted(found.kept), found.dropped) == (sorted(jobs), ())
+
+    def test_text_as_jobs_to_keep_is_refused(self, s3_bucket: Bucket) -> None:
+        with pytest.raises(InvalidInputError, match="keep='newest' is not a list"):
+            made(s3_bucket, Table).keep_rows("day=1", "newest")
+
+    def test_job_named_by_generator_is_purged(self, s3_bucket: Bucket) -> None:
+        table = made(s3_bucket, Table)
+        opened = table.open_job(JobSpec(ROWS.schema))
+        table.purge(jobs=(job for job in [opened.job]), apply=True)
+        assert table.open_jobs() == []
+
+    def test_job_named_as_text_to_purge_is_refused(self, s3_bucket: Bucket) -> None:
+        with pytest.raises(InvalidInputError, match=r"jobs='zr1-.* is not a list"):
+            made(s3_bucket, Table).purge(jobs=JOB, apply=True)
