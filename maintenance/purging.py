@@ -189,6 +189,12 @@ def purge_destination(
             remedy="Leave them out; dead jobs of Hadoop's committers are named by `zero-rename "
             "s3a-recover --dead`.",
         )
+    if order.jobs and order.apply and place.is_s3a:
+        # A mistyped job is refused before a job of Hadoop's committers is recovered.
+        if place.is_delta:
+            delta_at(table).plan_give_up(order.jobs)
+        else:
+            table.purge(patience=order.patience, jobs=order.jobs)
     done = PurgedDestination(place.kind)
     now = table.run(Head(table.root.table_key)).date
 

@@ -12,7 +12,7 @@ from support.day_rows import load
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import SCHEMA, memory_table
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, StagingJob, World, a_try
-from zero_rename.committer import JobSpec, Table
+from zero_rename.committer import InvalidInputError, JobSpec, Table
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.requests import CreateUpload, Put
 from zero_rename.committer.upkeep.purge import PurgeAction
@@ -249,6 +249,17 @@ class TestTables:
             ("zero_rename", "aborted"),
         }
         assert store.upload_keys() == []
+
+    def test_mistyped_job_is_refused_before_a_job_of_hadoops_is_recovered(
+        self, store: MemoryStore, clock: ManualClock
+    ) -> None:
+        load(memory_table(store, ROOT.url), 1)
+        magic(store).task(1)
+        clock.advance(2 * DAY)
+        before = store.keys()
+        with pytest.raises(InvalidInputError, match="nothing was changed"):
+            purged(store, jobs=["zr1-01J0000000000000000000000A"])
+        assert store.keys() == before
 
 
 class TestDestinations:
