@@ -64,6 +64,12 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
         op_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        if inspect.iscoroutinefunction(python_callable):
+            raise InvalidInputError(
+                f"{python_callable.__name__}() is a coroutine function, and a driver calls plain "
+                "functions; nothing was submitted.",
+                remedy="Write it with def. It may call asyncio.run() itself.",
+            )
         self._takes_session = _SESSION in inspect.signature(python_callable).parameters
         session = {_SESSION: None} if self._takes_session else {}
         super().__init__(

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.airflow import Tables, run_task, task_context
 from support.fake_spark import FakeSpark
+from zero_rename.committer import InvalidInputError
 
 #: Runs what was submitted, with a stand-in for Spark's session.
 SUBMITTED = """
@@ -128,6 +129,16 @@ def test_run_without_a_date_is_refused_before_spark_if_the_function_asks_for_it(
     with pytest.raises(AirflowFailException, match=r"load\(\) .*'ds'.* no date.*backfill create"):
         run_task(operator, context)
     assert spark.calls() == []
+
+
+def test_coroutine_function_is_refused_in_dag_file() -> None:
+    """Its call would make a coroutine, and run nothing of it."""
+
+    @task.zero_rename(table="s3://bucket/flights", partition="*")
+    async def load(spark: Any) -> None: ...
+
+    with DAG("flights"), pytest.raises(InvalidInputError, match=r"load\(\) is a coroutine"):
+        load()
 
 
 def test_its_own_exception_comes_first(tables: Tables, spark: FakeSpark) -> None:
