@@ -78,7 +78,7 @@ def resolve_conflicts_job(
         }
         if failed:
             raise dg.Failure(
-                f"{counted(len(failed), 'table')} could not be looked at. {failed[0]}",
+                f"{counted(len(failed), 'table')} could not be searched. {failed[0]}",
                 metadata=report,
             )
         if left:
@@ -89,7 +89,11 @@ def resolve_conflicts_job(
             raise dg.Failure(said, metadata=report)
         context.add_output_metadata(report)
 
-    @dg.job(name=name, description="Settles conflicts of runs over partitions of tables on S3.")
+    @dg.job(
+        name=name,
+        description="Settles conflicts of runs over partitions of tables on S3: keeps one run's "
+        "rows.",
+    )
     def conflicts() -> None:
         resolve()
 

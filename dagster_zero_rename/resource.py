@@ -139,10 +139,13 @@ class ZeroRenameResource(dg.ConfigurableResource):
     model_config = ConfigDict(hide_input_in_errors=True)  # The input contains the keys.
 
     table_root: str | None = Field(
-        default=None, description="s3://bucket/prefix: where tables lie that are named without it."
+        default=None,
+        description="s3://bucket/prefix: the root of tables that are named without s3://.",
     )
-    endpoint_url: str | None = Field(default=None, description="The store, where it is not AWS.")
-    region_name: str | None = Field(default=None, description="Its region.")
+    endpoint_url: str | None = Field(
+        default=None, description="The store's endpoint, if it is not AWS."
+    )
+    region_name: str | None = Field(default=None, description="The store's region.")
     path_style: bool = Field(
         default=False, description="Put the bucket into the path, not into the host's name."
     )
@@ -151,12 +154,13 @@ class ZeroRenameResource(dg.ConfigurableResource):
     session_token: str | None = Field(default=None, repr=False, description="By EnvVar.")
     committer: str = Field(
         default=NATIVE,
-        description="Of Spark applications: zero_rename, magic, directory or partitioned.",
+        description="Committer of Spark applications: zero_rename, magic, directory or "
+        "partitioned.",
     )
     on_conflict: str = Field(
         default="fail",
         description="What a write does when another job changed a partition meanwhile: fail, "
-        "last_wins, or newest_run, which keeps rows of a newer run whenever that loaded them.",
+        "last_wins, or newest_run, which also keeps rows that a newer run has loaded earlier.",
     )
     on_superseded: str | None = Field(
         default=None,
@@ -166,40 +170,40 @@ class ZeroRenameResource(dg.ConfigurableResource):
     wait_for_other_runs: Duration | None = Field(
         default=None,
         ge=0,
-        description="Seconds, or a timedelta, for which a write waits while another run is at work "
-        "on its partitions, before it goes by on_conflict. Left out, it does not wait.",
+        description="How long a write waits while another run is at work on its partitions, before "
+        "on_conflict decides: seconds, or a timedelta. If left out, it does not wait.",
     )
     layout: str | None = Field(
         default=None,
-        description="Of the tables that writes fill and loads read: directory (the default), or "
+        description="Layout of the tables that are written and read: directory (the default), or "
         "delta, a Delta table; an asset's own layout wins.",
     )
     success_markers: str | None = Field(
         default=None,
         description="Where writes by this package's committer put _SUCCESS: partition_and_table "
-        "(the default of directories), table, or none (that of Delta tables, which take table, "
-        "too).",
+        "(the default for directories), table, or none (the default for Delta tables, which "
+        "also take table).",
     )
     data_root: str | None = Field(
         default=None,
         description="s3://bucket/prefix?endpoint=https://host:port: where the files of new Delta "
-        "tables lie first. Writes into tables of directories are refused. Of other engines only "
-        "Spark reads them before a checkpoint.",
+        "tables lie first. Writes into tables of directories are refused. Before a checkpoint, "
+        "Spark is the only other engine that reads these files.",
     )
     encryption: str | None = Field(
         default=None,
-        description="By the store, of all that is written for tables whose records name none: "
-        "SSE-S3, or SSE-KMS, a blank and the key's id, ARN or alias.",
+        description="Encryption by the store of all that is written for tables whose records name "
+        "none: SSE-S3, or SSE-KMS, a blank and the key's id, ARN or alias.",
     )
     catalog: str | None = Field(
         default=None,
-        description="glue://database: where tables are registered once a load is committed.",
+        description="glue://database: the catalog in which tables are registered after a load.",
     )
     max_recompute: float | None = Field(
         default=None,
         gt=0,
-        description="Seconds that making again what is not durable may take: maintenance tells of "
-        "what would take longer.",
+        description="Seconds: maintenance reports partitions that are not durable and would take "
+        "longer to make again.",
     )
 
     @model_validator(mode="before")

@@ -132,7 +132,7 @@ def maintenance_job(
         if needed:
             more = f" And {counted(len(needed) - 1, 'more table')}." if len(needed) > 1 else ""
             raise dg.Failure(
-                f"A person is needed. {needed[0]}{more}",
+                f"Action is needed. {needed[0]}{more}",
                 metadata={"report": page},
                 allow_retries=False,
             )
@@ -140,7 +140,10 @@ def maintenance_job(
             {"report": page, "tables": len(done), "again": sum(len(it.again) for it in done)}
         )
 
-    @dg.job(name=name, description="Looks after tables on S3: recover, purge, gc, verify.")
+    @dg.job(
+        name=name,
+        description="Maintains tables on S3: recovers jobs, purges, makes records small, verifies.",
+    )
     def maintenance() -> None:
         maintain()
 
@@ -193,8 +196,8 @@ def checkpoint_job(
                 failed.append(f"`{table.root.url}`: {type(error).__name__}: {error}")
         lost = [(url, it) for url, it in done if it.action is CheckpointAction.LOST]
         failed += [
-            f"`{url}`: files of {it.partition} are gone from the fast root: "
-            f"zero-rename lineage plan {url}"
+            f"`{url}`: files of {it.partition} are missing in the fast root. To make them "
+            f"again: zero-rename lineage plan {url}"
             for url, it in lost
         ]
         actions = Counter(str(it.action).replace(" ", "_") for _, it in done)
@@ -203,7 +206,7 @@ def checkpoint_job(
             raise dg.Failure(failed[0], metadata=report, allow_retries=not lost)
         context.add_output_metadata(report)
 
-    @dg.job(name=name, description="Copies what lies only in fast roots into the tables.")
+    @dg.job(name=name, description="Copies files that lie only in fast roots into the tables.")
     def checkpoint() -> None:
         copy()
 

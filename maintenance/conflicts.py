@@ -482,7 +482,7 @@ def not_settled(found: Sequence[ConflictReport]) -> str:
         said.append(
             f"{number} could not be read, so whether those runs conflict with others is not known: "
             f"they count as not settled. {first_few(unread)} Restore an object that is damaged "
-            "from a version or backup; each look asks for it again."
+            "from a version or backup; each search reads it again."
         )
     return " ".join(said)
 
@@ -543,8 +543,9 @@ def conflicts_as_markdown(found: Sequence[ConflictReport], planned: bool = False
     lines = ["# Conflicts of runs", ""]
     for it in found:
         lines += [f"## {escaped(it.table)}", ""]
-        read = ", as far as their records could be read" if it.unread else ""
-        lines += conflict_lines(it.conflicts, planned) or [f"No runs conflict{read}.", ""]
+        unread = "No conflict was found, but some records of runs could not be read."
+        none = unread if it.unread else "No runs conflict."
+        lines += conflict_lines(it.conflicts, planned) or [none, ""]
         lines += [f"* could not be read: {escaped(why)}" for why in it.unread[:MOST_CONFLICTS]]
         lines += [f"* {escaped(why)}" for why in it.notes]
     return "\n".join(lines)
@@ -576,8 +577,8 @@ def became(run: ConflictingRun) -> str:
 def how_to_settle(url: str) -> str:
     """Return advice about a table's conflicts that are not settled."""
     return (
-        f"Say which run is to stand: zero-rename resolve {url} --policy newest_run --apply, or "
-        "ResolveConflictsOperator; there are policies that name a DAG or a job, too."
+        f"Choose whose rows are to stay: zero-rename resolve {url} --policy newest_run --apply, or "
+        "ResolveConflictsOperator. Other policies name a DAG or a job."
     )
 
 

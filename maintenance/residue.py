@@ -120,9 +120,9 @@ def _in_staging(staging: str, known: Collection[str]) -> Iterator[Residue]:
             continue
         size = job.size()
         why = (
-            f"nothing was written there for {age:.0f} s, and no destination that was looked at "
-            "knows the job: look at its own, or remove the folder once its driver is known to be "
-            "dead"
+            f"nothing was written there for {age:.0f} s, and no destination that was maintained "
+            "knows the job: maintain the job's own destination, or remove the folder once the "
+            "job's driver is known to be dead"
         )
         yield Residue(job.tree, job.uuid, size, age, ResidueAction.LEFT, why)
 
@@ -149,13 +149,13 @@ def _in_buffer(folder: Path, jobs: Collection[SettledJob], apply: bool) -> Itera
         if job.lower() in over and apply:
             yield _removed(path, job, size, age)
         elif job.lower() in over | would:
-            why = "of a task whose job is settled, or would be"
+            why = "of a task whose job is recovered, or would be"
             yield Residue(str(path), job, size, age, ResidueAction.WOULD_REMOVE, why)
         else:
-            what = "of a task whose job is not known here" if job else "a block of an upload"
+            what = "of a task whose job is unknown here" if job else "a block of an upload"
             why = (
-                f"{what}, which no process of this machine has open: remove it where no container "
-                "of another one shares the folder"
+                f"{what}, which no process of this machine has open: remove it if no container "
+                "of another machine shares the folder"
             )
             yield Residue(str(path), job, size, age, ResidueAction.LEFT, why)
 
@@ -166,7 +166,7 @@ def _removed(path: Path, job: str, size: int, age: float) -> Residue:
     except OSError as error:
         why = f"it cannot be removed: {error}"
         return Residue(str(path), job, size, age, ResidueAction.FAILED, why)
-    why = "of a task whose job is settled"
+    why = "of a task whose job is recovered"
     return Residue(str(path), job, size, age, ResidueAction.REMOVED, why)
 
 
@@ -229,5 +229,5 @@ def residue_lines(report: ResidueReport) -> list[str]:
     ]
     more = len(report.found) - MOST_RESIDUE
     lines += [f"* and {more:,} more"] if more > 0 else []
-    lines += [f"* not looked at: {escaped(why)}" for why in report.unreachable]
+    lines += [f"* not checked: {escaped(why)}" for why in report.unreachable]
     return [*lines, ""]

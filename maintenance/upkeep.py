@@ -235,11 +235,7 @@ def _sort_findings(found: Sequence[Finding], done: Upkeep) -> None:
 def as_markdown(done: Sequence[Upkeep], applied: bool, residue: ResidueReport = NO_RESIDUE) -> str:
     """Return a page about all destinations in Markdown. Findings that need action come first."""
     lines = ["# Maintenance" if applied else "# Maintenance, reported only (apply=False)", ""]
-    titles = {
-        "person": "For a person",
-        "again": "Tried again by the next run",
-        "notes": "Worth a look",
-    }
+    titles = {"person": "Needs action", "again": "Tried again by the next run", "notes": "Notes"}
     for name, title in titles.items():
         told = [(it.table, line) for it in done for line in getattr(it, name)[:_LINES]]
         if told:

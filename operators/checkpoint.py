@@ -83,9 +83,9 @@ class CheckpointOperator(_TableMaintenance):
         lost = [it["partition"] for it in report["partitions"] if it["action"] == "lost"]
         return [
             ZeroRenameError(
-                f"Files of {counted(report['lost'], 'partition')} are gone from the fast root, "
+                f"Files of {counted(report['lost'], 'partition')} are missing in the fast root, "
                 f"{first_few(lost)}; the others are copied.",
                 table=report["table"],
-                remedy=f"See what is to be made again: zero-rename lineage plan {report['table']}",
+                remedy=f"The jobs that make them again: zero-rename lineage plan {report['table']}",
             )
         ]

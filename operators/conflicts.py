@@ -104,7 +104,7 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
             self.read_arguments()
             if self.fail_on not in (None, "", "unresolved"):
                 raise InvalidInputError(
-                    f"Invalid fail_on {self.fail_on!r}. Nothing was looked at.",
+                    f"Invalid fail_on {self.fail_on!r}. Nothing was searched.",
                     remedy="Give 'unresolved', or leave fail_on out.",
                 )
             looks = self._looks(ZeroRenameHook(self.zero_rename_conn_id))

@@ -245,7 +245,7 @@ class _TableMaintenance(_Maintenance):
 
     def _failures(self, report: dict[str, Any]) -> list[ZeroRenameError]:
         failed = (
-            (report.get("failed"), "job", "could not be settled"),
+            (report.get("failed"), "job", "could not be recovered"),
             (report.get("failed_uploads"), "orphaned upload", "could not be removed"),
         )
         return [
@@ -289,8 +289,8 @@ def _of_hadoop(table: Table) -> TableNotFoundError | None:
         "This is a destination of Hadoop's committers, whose jobs leave no records of this "
         "package. Nothing was changed.",
         table=table.root.url,
-        remedy="Name it to RecoverS3AJobsOperator; or to PurgeStaleUploadsOperator or "
-        "MaintainTablesOperator, which settle the jobs of each committer.",
+        remedy="Give it to RecoverS3AJobsOperator; or to PurgeStaleUploadsOperator or "
+        "MaintainTablesOperator, which recover the jobs of any committer.",
     )
 
 
@@ -561,7 +561,7 @@ class MaintainTablesOperator(_Purging):
         self._ti.xcom_push(key="return_value", value=report)
         others = counted(len(needed) - 1, "more table")
         more = "" if len(needed) == 1 else f" And {others}; the log has all."
-        raise AirflowFailException(f"A person is needed. {needed[0]}{more}")
+        raise AirflowFailException(f"Action is needed. {needed[0]}{more}")
 
     def _look_after(
         self,

@@ -99,7 +99,8 @@ def _connection_type() -> dict[str, Any]:
         },
         "conn-fields": {
             "table_root": _field(
-                "Table root", "Where tables named without s3:// are, such as s3://lake/warehouse"
+                "Table root",
+                "Root of tables that are named without s3://, such as s3://lake/warehouse",
             ),
             "aws_conn_id": _field(
                 "AWS connection",
@@ -108,53 +109,54 @@ def _connection_type() -> dict[str, Any]:
             ),
             "committer": _field(
                 "Committer",
-                "Who commits Spark's output, unless the operator says otherwise",
+                "Committer of Spark's output, unless the operator names another",
                 enum=["zero_rename", "magic", "directory", "partitioned"],
                 default="zero_rename",
             ),
             "on_conflict": _field(
                 "On conflict",
-                "When another job changed a partition since this one began: fail, or go on after "
-                "it (last_wins), or go by which run is newer (newest_run). Left empty: fail",
+                "What to do if another job changed a partition meanwhile: fail, commit after it "
+                "(last_wins), or keep the rows of the newer run (newest_run). If empty: fail",
                 enum=["fail", "last_wins", "newest_run"],
             ),
             "success_markers": _field(
                 "_SUCCESS markers",
-                "Where _SUCCESS is written. Left empty: in partition and table, of a Delta table "
-                "nowhere. Loads by Hadoop's committers need it empty",
+                "Where _SUCCESS markers are written. If empty: in partition and table; in Delta "
+                "tables none. Must be empty for loads by Hadoop's committers",
                 enum=["partition_and_table", "table", "none"],
             ),
             "data_root": _field(
                 "Data root",
                 "Where the files of new Delta tables lie first, such as "
-                "s3://fast/lake?endpoint=https://host:port; never with a password. Loads of "
-                "directories are refused. Of other engines only Spark reads them before a "
-                "checkpoint",
+                "s3://fast/lake?endpoint=https://host:port; never with a password. Loads into "
+                "tables of directories are refused. Before a checkpoint, Spark is the only other "
+                "engine that reads these files",
             ),
             "encryption": _field(
                 "Encryption",
-                "By the store, of all that is written for tables whose records name none: SSE-S3, "
-                "or SSE-KMS, a blank and the key's id, ARN or alias",
+                "Encryption by the store of all that is written for tables whose records name "
+                "none: SSE-S3, or SSE-KMS, a blank and the key's id, ARN or alias",
             ),
             "s3a_options": _field(
                 "S3A options",
-                "For Hadoop's committers, as a JSON object: threads, encryption, encryption_key, "
-                "storage_class, buffer_dir, staging_dir …",
+                "Options of Hadoop's committers, as a JSON object: threads, encryption, "
+                "encryption_key, storage_class, buffer_dir, staging_dir …",
             ),
             "catalog": _field(
                 "Catalog",
-                "Where tables are registered after a load, such as glue://database; unless the "
-                "operator says otherwise",
+                "Catalog in which tables are registered after a load, such as glue://database, "
+                "unless the operator names another",
             ),
             "max_recompute": _field(
                 "Recompute at most (seconds)",
-                "Maintenance tells of what is not durable and would take longer to be made again",
+                "Maintenance reports partitions that are not durable and would take longer to make "
+                "again",
                 "number",
                 minimum=1,
             ),
             "purge_older_than_hours": _field(
                 "Purge foreign uploads older than (hours)",
-                "Used where the purge operator is asked for foreign uploads",
+                "Used if the purge operator is to abort foreign uploads and gives no age",
                 "number",
                 minimum=1,
             ),
@@ -174,11 +176,11 @@ def _config_section() -> dict[str, Any]:
         "options": {
             "purge_older_than_hours": _number(
                 "Age in hours from which the purge operator aborts multipart uploads that no "
-                "job of this package made, where a task asks for those and gives no age.",
+                "job of this package made, if a task asks for those and gives no age.",
                 "168",
             ),
             "purge_floor_hours": _number(
-                "No task may purge foreign uploads younger than so many hours: another tool's "
+                "No task may purge foreign uploads that are younger, in hours: another tool's "
                 "upload may still be under way.",
                 "24",
             ),

@@ -42,49 +42,52 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
     )
     application_args: Sequence[str] = Field(
         default=(),
-        description="Its arguments; {first_key} and {last_key} are the ends of the run's range of "
-        "partition keys.",
+        description="The application's arguments; {first_key} and {last_key} are the ends of the "
+        "run's range of partition keys.",
     )
     table: str | None = Field(
         default=None,
-        description="The table, s3://bucket/prefix or a name below the resource's table_root; left "
-        "out, it is the asset's key.",
+        description="The table, s3://bucket/prefix or a name below the resource's table_root. If "
+        "left out: the asset's key.",
     )
     partition_expr: str | Mapping[str, str] | None = Field(
         default=None,
         description="The column that holds the partition keys, or a path of columns with strftime "
-        "codes, year=%Y/month=%-m/day=%-d; by dimension where there are several.",
+        "codes, year=%Y/month=%-m/day=%-d; one for each dimension if there are several.",
     )
-    mode: str | None = Field(
-        default=None, description="overwrite, which is the default, append or merge."
-    )
+    mode: str | None = Field(default=None, description="overwrite (the default), append or merge.")
     layout: str | None = Field(
-        default=None,
-        description="directory or delta, a Delta table; left out, that of the resource.",
+        default=None, description="directory or delta, a Delta table. If left out: the resource's."
     )
-    merge_on: Sequence[str] = Field(default=(), description="With mode merge: the key's columns.")
+    merge_on: Sequence[str] = Field(
+        default=(), description="With mode merge: the columns of the key."
+    )
     delete_when: str | None = Field(
-        default=None, description="With mode merge: of which rows the match is deleted, op = 'D'."
+        default=None,
+        description="With mode merge: a condition such as op = 'D'; rows that meet it delete their "
+        "match.",
     )
     latest_by: str | None = Field(
-        default=None, description="With mode merge: the column whose greatest value counts."
+        default=None,
+        description="With mode merge: of rows with one key, the one with the greatest value in "
+        "this column counts.",
     )
     across_partitions: bool | None = Field(
         default=None,
-        description="With mode merge: whether rows match those of all partitions, and move.",
+        description="With mode merge: rows match those of all partitions, and may move to another.",
     )
     catalog: str | None = Field(
         default=None,
         description="Where the table is registered after a load, glue://database or "
-        "glue://database/table; left out, that of the resource.",
+        "glue://database/table. If left out: the resource's.",
     )
     conf: Mapping[str, Any] = Field(default={}, description="Spark's settings; no credentials.")
     schedule: str | None = Field(
         default=None,
-        description="A cron expression. With partitions by time, a run loads the last one that has "
-        "ended, once.",
+        description="A cron expression. With partitions by time, a run loads the last partition "
+        "that has ended, once.",
     )
-    schedule_timezone: str = Field(default="UTC", description="In which that is read.")
+    schedule_timezone: str = Field(default="UTC", description="The time zone of the schedule.")
     resource: str = Field(default="spark", description="The key of the SparkPipesClient.")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:

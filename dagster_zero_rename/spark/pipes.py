@@ -38,19 +38,22 @@ class SparkPipesClient(dg.ConfigurableResource):
     zero_rename: dg.ResourceDependency[ZeroRenameResource]
     master: str = Field(default="local[*]", description="Spark's master URL.")
     deploy_mode: str | None = Field(
-        default=None, description="client: the driver runs here, where Pipes reads what it reports."
+        default=None,
+        description="Only client: the driver runs on this machine, where Pipes reads its reports.",
     )
     binary: str = Field(default="spark-submit", description="The name of spark-submit.")
     conf: dict[str, str] = Field(default={}, description="Spark's settings; no credentials.")
-    packages: list[str] = Field(default=[], description="Maven coordinates.")
+    packages: list[str] = Field(default=[], description="Maven coordinates of packages to load.")
     py_files: str | None = Field(default=None, description="As spark-submit's --py-files.")
-    properties_file: str | None = Field(default=None, description="As --properties-file.")
+    properties_file: str | None = Field(
+        default=None, description="As spark-submit's --properties-file."
+    )
     s3a_options: dict[str, Any] = Field(
-        default={}, description="For Hadoop's committers: threads, staging_dir and so on."
+        default={}, description="Options of Hadoop's committers: threads, staging_dir and so on."
     )
     ship_package: bool = Field(
         default=True,
-        description="Hand this package to the executors; they need boto3 and pyarrow in any case.",
+        description="Send this package to the executors. They need boto3 and pyarrow in any case.",
     )
 
     @model_validator(mode="after")

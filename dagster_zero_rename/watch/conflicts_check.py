@@ -57,5 +57,5 @@ def conflicts_check(
         name=name,
         blocking=blocking,
         required_resource_keys={resource_key},
-        description="All conflicts of runs over its partitions are settled.",
+        description="All conflicts of runs over the asset's partitions are settled.",
     )(check)

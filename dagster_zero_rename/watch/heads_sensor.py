@@ -64,7 +64,7 @@ def heads_sensor(
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=default_status,
         required_resource_keys={resource_key},
-        description=f"Commits of {reference.name}, whoever made them.",
+        description=f"Reports commits to {reference.name}, by any process.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         resource, cursor = getattr(context.resources, resource_key), context.cursor or ""

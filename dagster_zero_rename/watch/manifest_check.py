@@ -123,7 +123,7 @@ def manifest_check(
             blocking=blocking,
             required_resource_keys={resource_key},
             partitions_def=reference.partitions_def,
-            description="Its job is committed, and every file that the table names is there.",
+            description="The asset's job is committed, and every file that the table names exists.",
         )(check)
 
 

@@ -77,7 +77,7 @@ def recompute_sensor(
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=default_status,
         required_resource_keys={resource_key},
-        description="Runs again what is stale or lost, a layer at a time.",
+        description="Runs jobs again to make stale or lost partitions, one layer at a time.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         assets = _Assets(context, getattr(context.resources, resource_key), versions)

@@ -95,7 +95,7 @@ def resolve_conflicts_sensor(
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=default_status,
         required_resource_keys={resource_key},
-        description="Settles conflicts of runs: the run that is to stand is made again.",
+        description="Settles conflicts of runs: runs the one again whose rows are to stay.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         assets = KnownAssets(context, getattr(context.resources, resource_key))
@@ -329,7 +329,7 @@ class _Tick:
             return dg.SkipReason(f"Would run again {first_few(self.planned)}: apply=True does.")
         if self.waits:
             return dg.SkipReason(f"Waits for {first_few(self.waits)}.")
-        return dg.SkipReason("No conflict is to be settled.")
+        return dg.SkipReason("No conflict has to be settled.")
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -213,7 +213,7 @@ async def _told(request: Request, error: Any) -> Response:
 
 
 async def _refused(request: Request, error: Any) -> Response:
-    return _problem(403, "Not allowed", str(error), "Ask who looks after this Airflow.")
+    return _problem(403, "Not allowed", str(error), "Ask the administrator of this Airflow.")
 
 
 async def _http(request: Request, error: Any) -> Response:
@@ -226,7 +226,7 @@ async def _http(request: Request, error: Any) -> Response:
 
 async def _unfit(request: Request, error: Any) -> Response:
     names = ", ".join(sorted({str(it["loc"][-1]) for it in error.errors()}))
-    said = f"The address lacks what it must say, or says it wrongly: {names}."
+    said = f"The address has missing or invalid parameters: {names}."
     return _problem(400, "No such page", said, "Begin at the list of tables.")
 
 
@@ -266,8 +266,10 @@ async def read(conn_id: str, work: Callable[[], T]) -> T:
         return await asyncio.wait_for(loop.run_in_executor(_READERS, work), PATIENCE)
     except TimeoutError as error:
         raise StoreUnreachableError(
-            f"The store of the connection {conn_id!r} has not told all within {PATIENCE:.0f} s.",
-            remedy="See whether it answers (Test in the form of the connection), and look again.",
+            f"The store of the connection {conn_id!r} has not answered everything within "
+            f"{PATIENCE:.0f} s.",
+            remedy="Check that it answers (Test in the form of the connection), and reload the "
+            "page.",
         ) from error
     except Exception:
         _shared.drop(conn_id)
@@ -307,7 +309,7 @@ def directories_of(conn_id: str, name: str) -> Table:
     found = table_of(conn_id, name)
     if delta_table_at(found) is not None:
         raise InvalidInputError(
-            f"{found.root.url} is a Delta table, and this page tells of tables of directories.",
+            f"{found.root.url} is a Delta table; this page shows only tables of directories.",
             remedy="See its jobs by `zero-rename history` and `zero-rename jobs`, its partitions "
             "by `zero-rename show`.",
         )

@@ -64,7 +64,7 @@ def owner_text(owner: Owner) -> str:
     if owner.dag_id:
         return ".".join(part for part in (owner.dag_id, owner.task_id) if part)
     place = f" on {owner.host}" if owner.host else ""
-    return f"{owner.application or 'somebody'}{place}"
+    return f"{owner.application or 'an unknown process'}{place}"
 
 
 def partition_text(name: str) -> str:
@@ -108,4 +108,4 @@ def verdict_on(overview: TableOverview, tasks: Sequence[FailedTask]) -> TableVer
     if running or again:
         under_way = f"{counted(len(running), 'job')} under way"
         return TableVerdict("running", "; ".join(said) or under_way)
-    return TableVerdict("quiet", "Nothing wants a look")
+    return TableVerdict("quiet", "Nothing needs action")

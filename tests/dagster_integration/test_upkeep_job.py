@@ -145,7 +145,8 @@ def test_a_checkpoint_fails_for_what_is_lost_and_copies_the_rest(
     page = failure.metadata["report"].value
     assert "the table's data root is temporary" in page.lower()
     assert (
-        f"day=1 are gone from the fast root: zero-rename lineage plan {zero.table_root}/a" in page
+        "day=1 are missing in the fast root. To make them again: "
+        f"zero-rename lineage plan {zero.table_root}/a" in page
     )
     tables = {name: delta_at(zero.table(name)) for name in ("a", "b")}
     left = {name: [it.partition for it in table.not_durable()] for name, table in tables.items()}
@@ -165,7 +166,7 @@ def test_a_run_fails_where_a_person_is_needed(zero: ZeroRenameResource, s3_bucke
     result = job.execute_in_process(resources={"zero_rename": zero}, raise_on_error=False)
     [failed] = [event for event in result.all_node_events if event.is_step_failure]
     failure: Any = failed.step_failure_data.user_failure_data
-    assert failure.description.startswith("A person is needed. ")
+    assert failure.description.startswith("Action is needed. ")
     assert file.key in failure.metadata["report"].value
 
 
@@ -182,7 +183,7 @@ def test_table_that_cannot_be_looked_at_does_not_keep_others_from_maintenance(
     assert failure.user_failure_data is not None
     said = failure.user_failure_data.description
     assert said is not None
-    assert said.startswith("A person is needed. s3://nobody-has-this-bucket/wh/flights: ")
+    assert said.startswith("Action is needed. s3://nobody-has-this-bucket/wh/flights: ")
 
 
 def test_slip_in_a_name_is_a_note(zero: ZeroRenameResource) -> None:

@@ -178,13 +178,13 @@ class TestFails:
         tables.load(1, name="b")
         tables.undecided(1, name="b")
         pushed = Pushed()
-        with pytest.raises(AirflowFailException, match=f"A person is needed.*{file.key}"):
+        with pytest.raises(AirflowFailException, match=f"Action is needed.*{file.key}"):
             run(connection, pushed, patience=0.0)
         assert tables.bucket.uploads() == []
         report = pushed.xcom["return_value"]
         assert report["person"] == 1
         assert report["tables"][0]["findings"] == {"missing": 1}
-        assert "## For a person" in pushed.xcom["markdown"]
+        assert "## Needs action" in pushed.xcom["markdown"]
 
     def test_for_a_record_that_cannot_be_read(self, tables: Tables, connection: str) -> None:
         tables.load(1)

@@ -157,7 +157,7 @@ class TestTables:
         (made,) = [job.upload("day=9/x.parquet")]
         job.pending_set(5, [made.commit("bucket", JOB, "", destinationKey="wh/other/x")])
         other = halfway(tables, "second", uuid=OTHER)
-        with pytest.raises(ZeroRenameError, match="1 job could not be settled"):
+        with pytest.raises(ZeroRenameError, match="1 job could not be recovered"):
             run(tables, apply=True, patience=0, names=[tables.url(), tables.url("second")])
         assert len(data(tables)) == 1
         assert set(other.keys) <= set(tables.bucket.keys("wh/second/"))
@@ -215,7 +215,7 @@ class TestMaintenanceOfAll:
     ) -> None:
         root = TableRoot(tables.bucket.name, "wh/flights")
         StagingJob(tables.table().driver.perform, root, staging=tmp_path).begin().task(0)
-        with pytest.raises(ZeroRenameError, match="1 job could not be settled"):
+        with pytest.raises(ZeroRenameError, match="1 job could not be recovered"):
             self.purge(tables, s3a_patience=0, foreign=True)
         assert len(tables.bucket.uploads()) == 2
         (report,) = self.purge(tables, s3a_patience=0, staging=str(tmp_path))["tables"]
@@ -314,7 +314,7 @@ class TestMaintenanceOfAll:
             tables.url("ours"): ("table", {}),
         }
         tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=job.keys[0])
-        with pytest.raises(AirflowFailException, match="A person is needed") as caught:
+        with pytest.raises(AirflowFailException, match="Action is needed") as caught:
             maintain("failed")
         assert f"missing: {job.keys[0]}" in str(caught.value)
         assert "| s3a | none | none | 1 missing |" in pushed["markdown"]
@@ -368,7 +368,7 @@ def test_a_staging_committers_job_needs_its_folder(tables: Tables, tmp_path: Pat
     job.task(0)
     job.task(1)
     job.complete(job.files[0])
-    with pytest.raises(ZeroRenameError, match="1 job could not be settled"):
+    with pytest.raises(ZeroRenameError, match="1 job could not be recovered"):
         run(tables, apply=True, patience=0)
     assert len(tables.bucket.uploads()) == 3
     (table,) = run(tables, apply=True, patience=0, staging=str(tmp_path))["tables"]

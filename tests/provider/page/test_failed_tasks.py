@@ -41,8 +41,8 @@ def test_a_failed_task_that_told_the_table_nothing_is_on_the_page(
         visitor: Any = SimpleNamespace(may_see_dag=lambda dag_id: dag_id in dags)
         found = failed_tasks(visitor, conn, tables.url(""), overview)
         page = pages.table(visitor, conn, "flights", overview, found, None, None)
-        assert ("told the table nothing" in page) == bool(found)
-        assert ("Nothing wants a look" in page) == (not found)
+        assert ("without a record at the table" in page) == bool(found)
+        assert ("Nothing needs action" in page) == (not found)
         assert ("for</span> day=7" in page) == bool(found)
         return sorted((it.owner.task_id, it.partition) for it in found)
 

@@ -110,9 +110,9 @@ class TestTable:
         world.load(DAY1, rows=842, owner=TASK)
         clock.advance(7200.0)
         page = table_page(world)
-        assert "Nothing wants a look" in page.text
+        assert "Nothing needs action" in page.text
         assert "Last commit 2 hours ago : 842 rows into day=1" in page.text
-        assert "Wants a look" not in page.text.replace("Nothing wants a look", "")
+        assert "Needs action" not in page.text.replace("Nothing needs action", "")
 
     def test_failed_tasks_alone(self, world: World) -> None:
         world.load(DAY1)
@@ -127,7 +127,7 @@ class TestTable:
             glance = Read(f"<table>{pages.glance('lake', 'flights', overview, tasks)}</table>")
             for page in (table_page(world, tasks=tasks), glance):
                 assert said in page.text
-                assert "Nothing wants a look" not in page.text
+                assert "Nothing needs action" not in page.text
         said = table_page(world, tasks=[lost]).text
         assert "has failed; neither a commit nor a failure of it is shown here" in said
 
@@ -149,7 +149,7 @@ class TestTable:
         (conflict,) = world.driver.run(find_conflicts(world.context)).conflicts
         assert verdict(world) == ("conflicted", "Partitions: 1 conflicted")
         page = table_page(world).text
-        assert "Wants a look" in page
+        assert "Needs action" in page
         assert "the older came later" in page
         by = Owner("maintenance", "r", "settle")
         done = Settlement("run 1", ("run 2",), None, by, "keep=x", SettledBy.KEPT)
@@ -172,9 +172,9 @@ class TestTable:
         abort = Decision.abort(opened.job, new_write_id())
         world.store.apply(Put(ROOT.decision_key(opened.job), abort.encode()))
         page = table_page(world)
-        assert "Nothing wants a look" in page.text
+        assert "Nothing needs action" in page.text
         assert "running" not in page.text
-        assert "aborted nothing of it will be visible" in page.text
+        assert "aborted none of its rows will be visible" in page.text
         clock.advance(61.0)
         assert "1 job left open by a dead process" in table_page(world).text
 
@@ -280,9 +280,9 @@ class TestJob:
     def test_an_aborted_one_and_one_without_a_decision(self, world: World) -> None:
         world.load(DAY1)
         opened = world.open()
-        assert "no decision of it" in self.page(world, opened.job).text
+        assert "no decision about this job" in self.page(world, opened.job).text
         world.abort(opened)
-        assert "Nothing of it is visible" in self.page(world, opened.job).text
+        assert "None of its rows is or will be visible" in self.page(world, opened.job).text
 
     def test_what_is_no_job(self, world: World) -> None:
         with pytest.raises(InvalidInputError, match="no job's id"):

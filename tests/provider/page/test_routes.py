@@ -146,7 +146,7 @@ def test_delta_table_is_said_to_be_one(site: Site, lake: Tables, page: str) -> N
         job.write(day_rows([1], 2))
     asked = PAGES[page] | ({"job": str(job.job)} if page == "job" else {})
     said = site.ask(page, 400, **asked)
-    assert "is a Delta table, and this page tells of tables of directories" in said
+    assert "is a Delta table; this page shows only tables of directories" in said
     assert "zero-rename history" in said
 
 
@@ -345,7 +345,7 @@ class TestErrors:
         monkeypatch.setattr(routes, "PATIENCE", 0.01)
         monkeypatch.setattr(Table, "overview", lambda self: answers.wait(60))
         try:
-            assert "has not told all within" in self.told(site, 502)
+            assert "has not answered everything within" in self.told(site, 502)
         finally:
             answers.set()
 
@@ -368,7 +368,7 @@ class TestErrors:
         assert record.exc_info is not None
 
     def test_an_address_that_lacks_something(self, site: Site, lake: Tables) -> None:
-        assert "lacks what it must say" in site.ask("table", 400, conn="lake")
+        assert "missing or invalid parameters" in site.ask("table", 400, conn="lake")
         assert "day" in self.told(site, 400, day="<script>")
         assert "No such page" in site.ask("elsewhere", 404)
 
