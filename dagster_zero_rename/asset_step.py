@@ -287,7 +287,7 @@ class AssetStep:
         return "skip" if same else "replace_own"
 
     def __str__(self) -> str:
-        return f"asset {self.asset.to_user_string()!r} in run {self.run}, try {self.try_number}"
+        return f"asset {self.asset.to_user_string()!r} in run {self.run}, attempt {self.try_number}"
 
 
 def idempotency_key_of(root_run: str, asset: dg.AssetKey, keys: Sequence[str] | None) -> str:

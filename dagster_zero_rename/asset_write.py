@@ -301,7 +301,7 @@ def earlier_commit(
     if not step.has_keys_of(owner) and not written.issuperset(paths().values()):
         return None
     step.step.log.warning(
-        f"{table.root.url}: job {job} of try {owner.try_number} in run {owner.run_id} has "
+        f"{table.root.url}: job {job} of attempt {owner.try_number} in run {owner.run_id} has "
         "committed these partitions already; nothing is written. To load them anew, materialise "
         "them by a new run."
     )

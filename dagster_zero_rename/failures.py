@@ -40,8 +40,8 @@ class RunningStep(Protocol):
 
 #: The remedy if another job has changed a partition, for a step that waits for other runs.
 BEFORE_WAIT = (
-    "The next try waits for other runs, and loads on top of what they have loaded. Where none is "
-    "left, re-execute the run."
+    "The next attempt waits for other runs, and loads on top of what they have loaded. Where none "
+    "is left, re-execute the run."
 )
 
 

@@ -205,7 +205,7 @@ def finish_job(
         if isinstance(done, RunDone):
             other = (done.entry.job if done.entry is not None else None) or ""
             raise OtherJobError(
-                f"Another try of the run is committed (version {at}), and not finished: "
+                f"Another attempt of the run is committed (version {at}), and not finished: "
                 f"{error.message} This job was not committed.",
                 job=job,
                 other=other,

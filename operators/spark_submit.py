@@ -166,7 +166,9 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             settings = render(wanted, options, hook.s3a_store(), s3a_load.uuid, passes_keys)
             in_force = check_submission(wanted, self._spark_call(), settings, load.directories)
             variables = told(load, s3a_load).handoff.encode()
-        self._log_opening(load, f"{s3a_load.uuid} of {run.idempotency_key}, try {run.try_number}")
+        self._log_opening(
+            load, f"{s3a_load.uuid} of {run.idempotency_key}, attempt {run.try_number}"
+        )
         with ended_for_good(), final_where_refused():
             with (
                 s3a_load.submitted(in_force),

@@ -120,8 +120,8 @@ _AFTER_COMMIT = (
     "A retry reports that job and submits nothing, unless on_repeat is 'append' or 'replace_own'."
 )
 _BEFORE_WAIT = (
-    "The next try waits for other runs, and loads on top of what they have loaded. Where none is "
-    "left, clear the task."
+    "The next attempt waits for other runs, and loads on top of what they have loaded. Where none "
+    "is left, clear the task."
 )
 
 
@@ -201,7 +201,7 @@ def refuse_retry(table: LoadedTable, run: TaskRun, waits: bool) -> None:
         return
     raised = _as_raised(told, table, waits)
     if isinstance(raised, AirflowFailException | AirflowSkipException):
-        said = f"Not submitted. The application of try {told.owner.try_number} failed: {raised}"
+        said = f"Not submitted. The application of attempt {told.owner.try_number} failed: {raised}"
         raise type(raised)(said)
 
 

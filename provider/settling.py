@@ -362,7 +362,7 @@ class _OfS3A:
         winner = last_load(self.table, it.first.run)
         if winner is None:
             raise InvalidInputError(
-                f"No try of the run {it.first.run} is on record any more. Nothing was cleared.",
+                f"No attempt of the run {it.first.run} is on record any more. Nothing was cleared.",
                 remedy="Clear its task by hand, with on_conflict='last_wins'.",
             )
         losers = {loser for one in it.orders for loser in one.losers}

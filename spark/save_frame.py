@@ -92,8 +92,8 @@ def save(
         Parquet's, such as ``compression``; options that only the native writer has are then
         refused.
     :returns: natively, the commit: the job's id, and for each partition its version, the files,
-        rows and bytes added, and the files removed; ``repeated`` if an earlier try of the run had
-        committed it. With ``publish=False`` the job that waits to be published.
+        rows and bytes added, and the files removed; ``repeated`` if an earlier attempt of the run
+        had committed it. With ``publish=False`` the job that waits to be published.
         ``None`` with one of Hadoop's committers, whose own ``_SUCCESS`` reports the job.
     :raises InvalidInputError: an invalid call, or one that contradicts the operator; nothing was
         written.

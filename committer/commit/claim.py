@@ -498,8 +498,8 @@ def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictErr
         ]
     )
     if any(c.state.slot.is_run for c in conflicts):
-        what = "Another try of this run committed while this job was open"
-        remedy = "Nothing is to be done if that try's rows are right; else clear the run."
+        what = "Another attempt of this run committed while this job was open"
+        remedy = "Nothing is to be done if that attempt's rows are right; else clear the run."
     else:
         what = "Partitions changed since this job opened"
         if was_read(conflicts[0]):

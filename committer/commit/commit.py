@@ -196,7 +196,7 @@ def _own_before(context: Context, opened: OpenedJob) -> Step[list[tuple[str, Par
         earlier = yield from read_decision(context, job)
         if earlier is None:
             raise DamagedError(
-                "The decision of an earlier try of this run is gone: rows of it would be there "
+                "The decision of an earlier attempt of this run is gone: rows of it would be there "
                 "twice. Nothing was changed.",
                 job=job,
                 key=context.root.decision_key(job),

@@ -171,8 +171,8 @@ def too_late(said: Narrowing, job: str | None) -> InvalidInputError:
     what = f"make only {named} again" if not said.settles else f"settle a conflict over {named}"
     return InvalidInputError(
         f"A plan was to let this run {what}, and its time, {said.seconds:,} s, is over. Whether "
-        "its clear or another one has started this try nobody knows. Nothing was written, and the "
-        "plan is void.",
+        "its clear or another one has started this attempt nobody knows. Nothing was written, and "
+        "the plan is void.",
         job=job,
         remedy="Clear the task again: it then loads all partitions of its run. To make only "
         "those again that are stale, let RecomputeOperator clear it; to settle a conflict, "

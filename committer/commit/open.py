@@ -357,10 +357,10 @@ def _give_way(context: Context, mine: str, tries: list[OpenEntry]) -> Step[None]
             if own is not None and (yield from or_damage(read_decision(context, entry.job))):
                 continue  # It has decided: it is no longer at work, or its work is reported below.
             raise JobFencedError(
-                f"Another try of this run, job {entry.job}, was opened at the same time, "
+                f"Another attempt of this run, job {entry.job}, was opened at the same time, "
                 "and that one goes on. This one wrote nothing.",
                 job=mine,
-                remedy="Nothing is to be done if that try commits; else run the job again.",
+                remedy="Nothing is to be done if that attempt commits; else run the job again.",
             )
 
 
@@ -421,7 +421,7 @@ def _earlier_commit(context: Context, run: HeadState | None) -> Step[Decided | N
         decided = yield from read_decision(context, run.head.last_job)
         if decided is None:
             raise DamagedError(
-                "An earlier try of this run has committed, and its decision is gone: this one "
+                "An earlier attempt of this run has committed, and its decision is gone: this one "
                 "would load its rows a second time. Nothing was written.",
                 job=run.head.last_job,
                 key=context.root.decision_key(run.head.last_job),

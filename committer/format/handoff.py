@@ -190,16 +190,19 @@ class Handoff:
     run: str | None = _variable("ZERO_RENAME_RUN", _text, "The DAG run.")
     task: str | None = _variable("ZERO_RENAME_TASK", _text, "The task.")
     map_index: int | None = _variable("ZERO_RENAME_MAP_INDEX", values.whole, "The map index.")
-    try_number: int | None = _variable("ZERO_RENAME_TRY_NUMBER", values.whole, "The task's try.")
+    try_number: int | None = _variable(
+        "ZERO_RENAME_TRY_NUMBER", values.whole, "The number of the task's attempt."
+    )
     series: str | None = _variable(
         "ZERO_RENAME_SERIES",
         _text,
-        "What tells the task's tries since its run was made or cleared from those before.",
+        "A text that all attempts of the task share until its run is made anew or cleared.",
     )
     s3a_run: str | None = _variable(
         "ZERO_RENAME_S3A_RUN",
         _text,
-        "With one of Hadoop's committers, the try's UUID, under which its writes are on record.",
+        "With one of Hadoop's committers, the attempt's UUID, under which its writes are on "
+        "record.",
     )
     replace_table: bool | None = _variable(
         "ZERO_RENAME_REPLACE_TABLE",

@@ -397,8 +397,8 @@ def _refuse_hadoops(step: AssetStep, table: AssetTable, policy: WritePolicy) -> 
     if report is None:
         return
     raise RefusedError(
-        f"The {report['committer']} committer has committed this load, in an earlier try of this "
-        "chain of retries. Nothing was submitted.",
+        f"The {report['committer']} committer has committed this load, in an earlier attempt of "
+        "this chain of retries. Nothing was submitted.",
         table=table.root.url,
         job=report["job"],
         remedy=f"Retry it with committer={report['committer']!r}, which reports that commit; or "

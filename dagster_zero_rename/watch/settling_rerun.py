@@ -67,7 +67,7 @@ class SettlingRerun:
         winner = last_load(table, key)
         if winner is None:
             raise InvalidInputError(
-                f"No try of the run {key} is on record any more. Nothing was run.",
+                f"No attempt of the run {key} is on record any more. Nothing was run.",
                 remedy="Materialise its asset by hand, with on_conflict='last_wins'.",
             )
         contested = [it.conflict.partition for it in chosen]

@@ -509,7 +509,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         after = f", after {waiting.waited:.0f} s of waiting" if waiting and waiting.waited else ""
         with ended_for_good(f"Not submitted{after}. "), final_where_refused():
             refuse_superseded(table, handoff, named)
-        self._log_opening(load, f"{run.idempotency_key}, try {run.try_number}")
+        self._log_opening(load, f"{run.idempotency_key}, attempt {run.try_number}")
         self._submitted = table, run
         self._submit(context, load)
         return self._outcome(load)

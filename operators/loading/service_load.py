@@ -208,7 +208,8 @@ class ServiceLoadOperator(LoadOperator):
                 ended = self._end(mark)
                 became = f" Its job {ended[0]} was cancelled." if ended else ""
             except Exception as error:
-                became = f" Its job could not be cancelled ({error}): the next try waits for it."
+                wait = "the next attempt waits for it."
+                became = f" Its job could not be cancelled ({error}): {wait}"
             raise AirflowException(
                 "The task was deferred for longer than its execution_timeout, "
                 f"{self.execution_timeout}.{became}"
@@ -310,7 +311,7 @@ class ServiceLoadOperator(LoadOperator):
         for job in self._unfinished(self._mark):
             self._resume = {"following": str(job.mark)}
             self.log.info(
-                "The job %s of try %d has not ended, and its worker has gone. Waiting for it; "
+                "The job %s of attempt %d has not ended, and its worker has gone. Waiting for it; "
                 "nothing is submitted meanwhile.",
                 job.id,
                 job.mark.number,
@@ -338,7 +339,9 @@ class ServiceLoadOperator(LoadOperator):
             self._s3a_load = s3a_load = s3a_load_of(load, self._rival_wait())
             settings = self._s3a_settings(load, s3a_load)
             self._prepare(told(load, s3a_load), settings)
-        self._log_opening(load, f"{s3a_load.uuid} of {run.idempotency_key}, try {run.try_number}")
+        self._log_opening(
+            load, f"{s3a_load.uuid} of {run.idempotency_key}, attempt {run.try_number}"
+        )
         with ended_for_good(), final_where_refused():
             in_force = committer_settings(settings)
             with s3a_load.submitted(in_force), explained(table, run), self._ending(self._mark):
@@ -550,7 +553,7 @@ class ServiceLoadOperator(LoadOperator):
         :param error: the error that ended the wait for them.
         """
         if not (self.cancels_late and _LOOKED_ENOUGH in str(error)):
-            return "goes on: the next try waits for it"
+            return "goes on: the next attempt waits for it"
         for job in living:
             self._cancel(job)
         return "was cancelled"

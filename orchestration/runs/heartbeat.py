@@ -97,7 +97,7 @@ def wait_for_living(table: LoadedTable, run: LoadRun) -> None:
         for job, (number, silent) in living.items():
             if job not in named:
                 _log.info(
-                    "The application of try %s lives, without its worker: its job %s sent a "
+                    "The application of attempt %s lives, without its worker: its job %s sent a "
                     "heartbeat %.0f s ago. Waiting for what becomes of it; nothing is submitted "
                     "meanwhile. To load at once, end that application.",
                     number,

@@ -36,7 +36,8 @@ _log = logging.getLogger(__name__)
 #: Errors of a job that another one has overtaken in a partition.
 _OVERTAKEN = (CommitConflictError.__name__, JobFencedError.__name__)
 _NOT_SETTLED = (
-    "What the application left could not be settled now: %s The next try does it, or maintenance."
+    "What the application left could not be settled now: %s The next attempt does it, or "
+    "maintenance."
 )
 
 
@@ -191,7 +192,7 @@ def tell_narrowing(
 
 def nothing_committed(table: LoadedTable, run: LoadRun, earlier: str | None) -> RefusedError:
     """Build the error for an application that ended well, but committed nothing for its run."""
-    stands = f" What an earlier try committed, {earlier}, stands." if earlier else ""
+    stands = f" What an earlier attempt committed, {earlier}, stands." if earlier else ""
     return RefusedError(
         f"The application ended well, but committed no job of {run} to this table.{stands}",
         table=table.root.url,
@@ -235,7 +236,7 @@ def log_what_is_left(table: LoadedTable, run: LoadRun) -> None:
         return
     for job in left:
         state = f"decided ({job.decided})" if job.decided else "undecided"
-        _log.info("%s is left %s; the next try settles it", job.job, state)
+        _log.info("%s is left %s; the next attempt settles it", job.job, state)
 
 
 def committed_before(table: LoadedTable, run: LoadRun) -> str:
@@ -247,7 +248,7 @@ def committed_before(table: LoadedTable, run: LoadRun) -> str:
         job = table.job_of_key(run.idempotency_key)
         owner = None if job is None else table.owner_of(job)
     except ZeroRenameError as error:
-        _log.warning("Whether this try has committed a job could not be read: %s", error)
+        _log.warning("Whether this attempt has committed a job could not be read: %s", error)
         return ""
     if owner is None or not run.made(owner):
         return ""

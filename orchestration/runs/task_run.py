@@ -179,7 +179,7 @@ class TaskRun:
         mapped = f", map index {self.map_index}" if self.map_index >= 0 else ""
         return (
             f"task {self.task_id!r} of DAG {self.dag_id!r}, run {self.run_id!r}{mapped}, "
-            f"try {self.try_number}"
+            f"attempt {self.try_number}"
         )
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _UNREAD = (
-    "The record of another try cannot be read, so nobody can tell whether it is at work on the "
+    "The record of another attempt cannot be read, so nobody can tell whether it is at work on the "
     "same partitions, or has loaded them"
 )
 
@@ -310,7 +310,7 @@ def _in_doubt(table: Table, mine: TryRecord, who: str, other: TryRecord) -> Outc
         table=table.root.url,
         job=mine.uuid,
         remedy="Let the task be retried when that run has ended. If its worker has died, its next "
-        "try says what it did, or RecoverS3AJobsOperator.",
+        "attempt says what it did, or RecoverS3AJobsOperator.",
     )
 
 
@@ -362,7 +362,7 @@ def _said_of_met(table: Table, mine: TryRecord, counts: Callable[[TryRecord], bo
         found = table.run(written_rivals(table.root, mine))
     except DamagedError as error:
         return (
-            "The record of another try cannot be read, so nobody can tell whether it wrote the "
+            "The record of another attempt cannot be read, so nobody can tell whether it wrote the "
             f"same partitions while this run was at work: {error}"
         )
     rivals = [it for it in found if counts(it)]

@@ -120,7 +120,7 @@ def loaded_by_s3a(
         return report
     if decided == "replace_own" and mode in (Mode.APPEND, None):
         raise RefusedError(
-            f"This run has committed already (try {found.owner.try_number}, job "
+            f"This run has committed already (attempt {found.owner.try_number}, job "
             f"{report.get('job')}), by the {found.committer} committer, and the rows of one such "
             "job cannot be replaced, only added to. Nothing was submitted.",
             table=table.root.url,
@@ -238,11 +238,11 @@ class S3ALoad:
                 waited = f"After {waiting.waited:.0f} s of waiting for other runs: "
                 error.message = f"{waited}{error.message}"
             raise
-        assert waiting is not None, "only such a try waits"
+        assert waiting is not None, "only such an attempt waits"
         if left := self._table.run(ledger.remove_try(self._root, self._try)):
             raise OutcomeUnknownError(
-                "This try was to wait for other runs, and its record is still there, so others may "
-                f"give way to it, or wait for it: {left}. Nothing was submitted.",
+                "This attempt was to wait for other runs, and its record is still there, so others "
+                f"may give way to it, or wait for it: {left}. Nothing was submitted.",
                 table=self._root.url,
                 job=self._try.uuid,
                 remedy="Grant s3:DeleteObject below the destination, and let the task be retried.",
@@ -355,8 +355,8 @@ class S3ALoad:
         known = table.run(ledger.find(table.root, run.idempotency_key, deferred.uuid))
         if known is None:
             raise OutcomeUnknownError(
-                "The record of this try was removed while its task was deferred, so nobody knows "
-                "what its application has committed.",
+                "The record of this attempt was removed while its task was deferred, so nobody "
+                "knows what its application has committed.",
                 table=table.root.url,
                 job=deferred.uuid,
                 remedy="Look which rows are there before the task is cleared: it loads again.",
@@ -398,7 +398,7 @@ class S3ALoad:
             self._table.run(ledger.close_try(self._root, self._try, **done))
         left = self._table.run(ledger.remove_reports(self._root, self.uuid))
         if left:
-            _log.warning("Reports of this try that nobody needs any more were left: %s", left)
+            _log.warning("Reports of this attempt that nobody needs any more were left: %s", left)
         _log.info("Committed %s", summary(report))
         refuse_late_commits(self._table, self._try.idempotency_key)
         if "conflict" in report:
@@ -418,8 +418,8 @@ class S3ALoad:
             return known
         refuse_late_commits(self._table, self._try.idempotency_key)
         raise VerificationError(
-            "A later try of this run has found this one to be dead, and loads its rows; whether "
-            "this one has committed, nothing in the store says.",
+            "A later attempt of this run has found this one to be dead, and loads its rows; "
+            "whether this one has committed, nothing in the store says.",
             table=self._root.url,
             job=self.uuid,
             remedy="Look which rows are there before the task is marked or cleared.",
@@ -462,7 +462,7 @@ class S3ALoad:
         try:
             self._table.run(step)
         except ZeroRenameError as error:
-            _log.warning("What became of this try could not be put on record: %s", error)
+            _log.warning("What became of this attempt could not be put on record: %s", error)
 
 
 def _with_conflict(
@@ -571,9 +571,9 @@ def look_at_run(table: Table, idempotency_key: str) -> RunLook:
     said = ""
     if later:
         said = (
-            f"Try {later[-1].owner.try_number} of this run has begun since its job "
-            f"{report.get('job')} committed, and may have taken its rows away: how that try ended "
-            "is not known."
+            f"Attempt {later[-1].owner.try_number} of this run has begun since its job "
+            f"{report.get('job')} committed, and may have taken its rows away: how that attempt "
+            "ended is not known."
         )
     return RunLook(report, said, is_writing)
 

@@ -105,8 +105,8 @@ class Tries:
                 raise at_work(self._table, known)
             rest = max(0.0, try_record.HEARTBEAT_TIMEOUT - known.silent_for)
             _log.info(
-                "Try %s of this run was at work a moment ago; if it sends no heartbeat for %.0f s "
-                "more, its application has ended",
+                "Attempt %s of this run was at work a moment ago; if it sends no heartbeat for "
+                "%.0f s more, its application has ended",
                 first.owner.try_number,
                 rest,
             )
@@ -122,7 +122,7 @@ class Tries:
         known = self._table.run(ledger.find(self._table.root, self._idempotency_key, record.uuid))
         if known is None:
             raise OutcomeUnknownError(
-                f"The record of try {record.owner.try_number} of this run was removed while it "
+                f"The record of attempt {record.owner.try_number} of this run was removed while it "
                 "was looked at. Nothing was submitted.",
                 table=self._table.root.url,
                 job=record.uuid,
@@ -155,7 +155,7 @@ class Tries:
             done = self._table.run(ledger.settle_try(self._table.root, known, **changes))
         if done is None:
             raise at_work(self._table, self._look(record))
-        _log.info("Try %s of this run is %s", record.owner.try_number, done.state)
+        _log.info("Attempt %s of this run is %s", record.owner.try_number, done.state)
         return done
 
     def _reported(self, record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any] | None:
@@ -185,12 +185,12 @@ class Tries:
         )
         forward = set()
         for job in self._table.tend(recover_jobs(root, options)):
-            _log.info("Job %s of an earlier try: %s: %s", job.job, job.outcome, job.reason)
+            _log.info("Job %s of an earlier attempt: %s: %s", job.job, job.outcome, job.reason)
             if job.outcome is JobOutcome.ROLLED_FORWARD:
                 forward.add(job.job)
             elif job.outcome not in _UNDOABLE:
                 raise OutcomeUnknownError(
-                    f"An earlier try left a job that could not be settled ({job.outcome}): "
+                    f"An earlier attempt left a job that could not be settled ({job.outcome}): "
                     f"{job.reason} Nothing was submitted.",
                     table=root.url,
                     job=job.job,
@@ -253,8 +253,8 @@ class Tries:
 
     def _doubtful(self, record: TryRecord, why: str, remedy: str) -> RefusedError:
         return RefusedError(
-            f"Try {record.owner.try_number} of this run ended without saying what it added: {why}. "
-            "Nothing was submitted.",
+            f"Attempt {record.owner.try_number} of this run ended without saying what it added: "
+            f"{why}. Nothing was submitted.",
             table=self._table.root.url,
             job=record.uuid,
             remedy=f"{remedy} Dagster has no on_repeat: there a new run loads again.",
@@ -265,7 +265,7 @@ def at_work(table: Table, known: StoredTry) -> OutcomeUnknownError:
     """Build the error for an attempt whose application has not ended."""
     record = known.record
     return OutcomeUnknownError(
-        f"The application of try {record.owner.try_number} is still writing: it sent "
+        f"The application of attempt {record.owner.try_number} is still writing: it sent "
         f"a heartbeat {known.silent_for:.0f} s ago. Nothing was submitted.",
         table=table.root.url,
         job=record.uuid,
@@ -333,11 +333,11 @@ def refuse_late_commits(table: Table, idempotency_key: str, quiet: bool = False)
         if jobs:
             reports = ledger.reports_prefix(table.root, record.uuid)
             raise VerificationError(
-                f"The application of try {record.owner.try_number} was silent for longer than "
+                f"The application of attempt {record.owner.try_number} was silent for longer than "
                 f"{try_record.HEARTBEAT_TIMEOUT:.0f} s and counted as dead, and has committed "
-                "after all. Where a later try loaded, the rows are there twice.",
+                "after all. Where a later attempt loaded, the rows are there twice.",
                 table=table.root.url,
                 job=jobs[0],
-                remedy=f"Where a later try loaded, remove the files of {', '.join(jobs)}, which "
-                f"their reports below {reports} name. Then mark the task as successful.",
+                remedy=f"Where a later attempt loaded, remove the files of {', '.join(jobs)}, "
+                f"which their reports below {reports} name. Then mark the task as successful.",
             )

@@ -98,7 +98,7 @@ NOTHING_DONE = Execution()
 
 
 def carry_out(case: Case) -> Step[Execution]:
-    """Fence the job's try, and carry out a plan.
+    """Fence the job's attempt, and carry out a plan.
 
     :raises OutcomeUnknownError: the fence or the direction may be written; no file was changed.
     """
@@ -114,7 +114,7 @@ def carry_out(case: Case) -> Step[Execution]:
 
 
 def _fenced(case: Case) -> Step[Execution]:
-    """Carry out a plan, once the job's try is fenced or if it has no record."""
+    """Carry out a plan, once the job's attempt is fenced or if it has no record."""
     forward = case.action is Action.FORWARD
     job, stands = case.job, None
     wanted = Direction(job.uuid, forward, case.reason)

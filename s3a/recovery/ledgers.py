@@ -1,4 +1,4 @@
-"""Ledgers that may have the record of a job's try.
+"""Ledgers that may have the record of a job's attempt.
 
 The record lies beside the destination that the operator or ``save()`` named. Recovery may get
 another folder: the destination may contain it (if recovery gets a partition's folder), or lie in
@@ -50,7 +50,7 @@ class JobJudge:
     """Judge of the jobs of one root, by all ledgers that may know them.
 
     :param now: by the store's clock.
-    :param tries: the tries that are open in the root's own ledger.
+    :param tries: the attempts that are open in the root's own ledger.
     """
 
     def __init__(
@@ -64,8 +64,9 @@ class JobJudge:
     def judged(self, job: LeftoverJob) -> Step[Judgement]:
         """Judge whether a job is live, dead, superseded or unknown.
 
-        No request is sent if the root's own ledger names the job's try or shows that it is live,
-        nor for uploads that the caller judges itself. Otherwise a LIST for each further ledger.
+        No request is sent if the root's own ledger names the job's attempt or shows that it is
+        live, nor for uploads that the caller judges itself. Otherwise a LIST for each further
+        ledger.
         """
         own = self._by(self._root, job)
         is_left = not self._options.strangers and is_strange(job)

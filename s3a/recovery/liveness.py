@@ -2,7 +2,7 @@
 
 The committers cannot fence an S3A job. If a living job is declared dead, it continues, and recovery
 breaks it or publishes half of it. So a *live* job is always left alone, and an *unknown* one unless
-recovery is forced. If the job's try has a record, recovery acts only after it has fenced the
+recovery is forced. If the job's attempt has a record, recovery acts only after it has fenced the
 record. The fence is written only if the record is still as it was when the job was judged. The
 application ends its write when it finds the fence.
 """
@@ -56,7 +56,7 @@ class RecoveryOptions:
     :param deep: list the whole table, to find jobs that left only their metadata.
     :param staging: the folder in which the directory and partitioned committers keep their pending
         sets, as :class:`~.hadoop.staging_dir.StagingFolder` takes it.
-    :param ask: returns the liveness of a try by Airflow's task instance; ``None`` if that is
+    :param ask: returns the liveness of an attempt by Airflow's task instance; ``None`` if that is
         not known either.
     """
 
@@ -106,8 +106,8 @@ class JobLiveness(StrEnum):
 class Judgement:
     """Judgement of whether a job is live, with its reason.
 
-    :param record: the record of its try, if it is open, as it was when the job was judged. Recovery
-        fences it before it acts (:func:`~.runs.ledger.fence`).
+    :param record: the record of its attempt, if it is open, as it was when the job was judged.
+        Recovery fences it before it acts (:func:`~.runs.ledger.fence`).
     :param ledger: the destination beside which that record lies; ``None``: the one that is
         recovered.
     """
@@ -122,7 +122,7 @@ def judge(job: LeftoverJob, now: float, tries: OpenTries, options: RecoveryOptio
     """Judge whether a job is live, dead, superseded or unknown, by one ledger.
 
     :param now: by the store's clock, like the job's times.
-    :param tries: the ledger's open tries.
+    :param tries: the ledger's open attempts.
     """
     quiet = max(0.0, now - job.newest)
     is_dead = any(is_of(dead, job.uuid) for dead in options.dead)
@@ -136,7 +136,7 @@ def judge(job: LeftoverJob, now: float, tries: OpenTries, options: RecoveryOptio
         why = f"a run's record cannot be read: {tries.damage}"
         return Judgement(JobLiveness.UNKNOWN, why)
     for read in tries.known if job.kind is Kind.UPLOADS else ():
-        # The uploads name no job, so they may be of any try at work.
+        # The uploads name no job, so they may be of any attempt at work.
         asked = options.ask(read.record)
         at_work = asked is JobLiveness.LIVE or (asked is None and read.silent_for < read.patience)
         if at_work and job.newest >= read.record.opened_at:
@@ -163,7 +163,7 @@ def _by_record(
     if not is_dead and asked is not None and quiet < allowed:
         return JobLiveness.LIVE, f"{run} is over, and it wrote something {quiet:.0f} s ago"
     if is_superseded:
-        what = f"try {later}" if later is not None else "another try"
+        what = f"attempt {later}" if later is not None else "another attempt"
         return JobLiveness.SUPERSEDED, f"{run} is over, and {what} loads or loaded instead"
     if asked is JobLiveness.DEAD:
         return JobLiveness.DEAD, f"{run} is over"
@@ -200,5 +200,5 @@ def _name(owner: Owner) -> str:
     if owner.dag_id is None:
         return owner.application or "its run"
     mapped = f"[{owner.map_index}]" if owner.map_index not in (None, -1) else ""
-    tried = f" try {owner.try_number}" if owner.try_number is not None else ""
+    tried = f" attempt {owner.try_number}" if owner.try_number is not None else ""
     return f"{owner.dag_id}.{owner.task_id}{mapped} of run {owner.run_id}{tried}"

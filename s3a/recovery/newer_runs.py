@@ -43,8 +43,8 @@ def find_newer_run(
     a request for each record and head that has changed since the job began.
 
     :param ledgers: the destinations that may have a record of such a run.
-    :param record: the record of the job's try; ``None``: no ledger has one.
-    :raises DamagedError: the record of a later try, or a head, cannot be read.
+    :param record: the record of the job's attempt; ``None``: no ledger has one.
+    :raises DamagedError: the record of a later attempt, or a head, cannot be read.
     """
     began = record.opened_at if record is not None else job.begun or job.oldest
     own = record.idempotency_key if record is not None else None
@@ -101,12 +101,12 @@ def _is_newer(it: StoredTry, began: float, run: str | None) -> bool:
 
 
 def _replaces(record: TryRecord, folders: Collection[str]) -> bool:
-    """Return whether a try, by its record, replaces partitions in one of some folders."""
+    """Return whether an attempt, by its record, replaces partitions in one of some folders."""
     for write in record.writes:
         named = write.among or ((write.partition,) if write.partition else record.partitions)
         if not write.is_adding and meet(named, folders):
             return True
-    # A try's record has no write before its first one, and after it has committed.
+    # An attempt's record has no write before its first one, and after it has committed.
     may_replace = not record.writes and record.may_replace
     return may_replace and meet(record.partitions, folders)
 

@@ -118,7 +118,7 @@ class Case:
         set-up has removed the marker of earlier jobs.
     :param files: the files that its pending sets name, with their states.
     :param newer: a later run that replaces partitions of the job.
-    :param is_reported: the ledger has a committed try whose report names the job.
+    :param is_reported: the ledger has a committed attempt whose report names the job.
     :param decided: the direction in which an earlier recovery began.
     :param unclaimed: :func:`unclaimed_files`, if its pending sets do not name all its files.
     :param reason: why this action and not the other, sentences.
@@ -145,7 +145,7 @@ class Case:
 
     @property
     def ledger(self) -> TableRoot:
-        """The destination beside which the record of its try lies."""
+        """The destination beside which the record of its attempt lies."""
         return self.judgement.ledger or self.root
 
     @property
@@ -170,7 +170,7 @@ class Case:
 
     @property
     def others_won(self) -> bool:
-        """True if the job left only uploads, and another attempt has completed the file of each."""
+        """True if the job left only uploads, and other task attempts have completed their files."""
         keys = {upload.key for upload in self.job.uploads}
         return self.job.kind is Kind.UPLOADS and keys <= set(self.unclaimed or ())
 
@@ -234,9 +234,9 @@ def _counted(keys: Sequence[str], reason: str) -> str:
 def _is_reported(case: Case) -> Step[bool]:
     """Return whether a run's task has reported a job as committed.
 
-    A try whose record is open has reported nothing.
+    An attempt whose record is open has reported nothing.
 
-    :raises RecordDamagedError: the record of its try cannot be read.
+    :raises RecordDamagedError: the record of its attempt cannot be read.
     """
     if case.judgement.record is not None:
         return False
@@ -318,7 +318,7 @@ def _choose(case: Case) -> tuple[Action, str]:
             f"{min(strange)!r}: is the folder a copy that is not whole? Else roll it forward, "
             "which aborts what is not named"
         )
-    lost_ones = ("upload of an attempt that lost is", "uploads of attempts that lost are")
+    lost_ones = ("upload of a task attempt that lost is", "uploads of task attempts that lost are")
     left = f". {counted(len(job.extra), *lost_ones)} aborted" if job.extra else ""
     return Action.FORWARD, (
         f"all of {counted(len(job.sets), 'pending set')} can be read, of "
@@ -353,7 +353,7 @@ def _uploads_only(case: Case) -> tuple[Action, str]:
     )
     if case.is_committed or case.others_won:
         return Action.BACK, (
-            f"{none}. Other attempts won: its _SUCCESS is there, or each upload's file"
+            f"{none}. Other task attempts won: its _SUCCESS is there, or each upload's file"
         )
     if case.options.direction is Action.BACK:
         return Action.BACK, f"{none}. The caller wants it rolled back"

@@ -140,7 +140,7 @@ def settle_jobs(
     folders = tuple(f"{root.prefix}/{folder.strip('/')}" for folder in options.folders)
     staging = StagingFolder(options.staging) if options.staging is not None else None
     found, now = yield from find_jobs(root, folders, options.deep, staging, options.without)
-    # Tries after jobs: a try's record is written before its job leaves any trace.
+    # Attempts after jobs: an attempt's record is written before its job leaves any trace.
     tries = yield from open_tries(root)
     judge = JobJudge(root, now, tries, options)
     judged: list[tuple[LeftoverJob, Judgement]] = []
@@ -294,14 +294,15 @@ def _safe(text: str) -> str:
 def _forget_tries(
     root: TableRoot, judged: _Judged, settled: Sequence[tuple[LeftoverJob, RecoveredJob]]
 ) -> Step[None]:
-    """Close the tries of which nothing is left.
+    """Close the attempts of which nothing is left.
 
-    If a job of a try was rolled forward, the try stays open with a note of this, for its run's next
-    try to read. But a ``save()`` without an operator has no next try, so its try is closed.
+    If a job of an attempt was rolled forward, the attempt stays open with a note of this, for its
+    run's next attempt to read. But a ``save()`` without an operator has no next attempt, so its
+    attempt is closed.
     """
     # Not by UUID: an application that writes without save() may give one to several jobs.
     became = {id(job): result.outcome for job, result in settled}
-    # A try in the ledger of a destination around this one may have jobs outside the root.
+    # An attempt in the ledger of a destination around this one may have jobs outside the root.
     of_try = {
         one.record.uuid: (one.record, one.ledger or root)
         for _, one in judged
@@ -316,8 +317,8 @@ def _forget_tries(
             try:
                 yield from forget_try(ledger, record)
             except ZeroRenameError as error:
-                # Its jobs are settled nevertheless, and its run's next try closes it.
-                _log.warning("Try %s could not be closed: %s", uuid, error)
+                # Its jobs are settled nevertheless, and its run's next attempt closes it.
+                _log.warning("Attempt %s could not be closed: %s", uuid, error)
 
 
 def refuse_left_jobs(root: TableRoot) -> Step[None]:

@@ -1,1 +1,1 @@
-"""Records of a run's tries and writes with Hadoop's committers."""
+"""Records of a run's attempts and writes with Hadoop's committers."""

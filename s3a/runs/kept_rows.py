@@ -1,7 +1,7 @@
 """Settlement of a conflict in favour of the run whose rows are visible.
 
-Nothing is loaded again. The ledger records that the other runs have lost, and each of their tries
-reads this.
+Nothing is loaded again. The ledger records that the other runs have lost, and each of their
+attempts reads this.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ _REMEDY = "Look for conflicts again, and resolve what is found."
 
 
 def find_visible(root: TableRoot, conflict: RunConflict, winner: ConflictingRun) -> Step[TryRecord]:
-    """Find the try whose rows are visible in a partition in conflict. Changes nothing.
+    """Find the attempt whose rows are visible in a partition in conflict. Changes nothing.
 
     :param winner: the run that is to win the conflict.
     :raises InvalidInputError: another run has loaded the partition last, or wrote at the same time
-        as the winner, so that rows of both may be there; or the record of a try cannot be read.
+        as the winner, so that rows of both may be there; or the record of an attempt cannot be
+        read.
     :raises OtherJobError: a run is at work there, or may have written.
     """
     partition = conflict.partition
@@ -39,12 +40,12 @@ def find_visible(root: TableRoot, conflict: RunConflict, winner: ConflictingRun)
             f"{said_of(met[0])} is at work, and may write {conflict.name}. Nothing was changed.",
             job=met[0].uuid,
             remedy="Settle the conflict when that run has ended. One whose worker has died is "
-            "settled by its next try, or by RecoverS3AJobsOperator.",
+            "settled by its next attempt, or by RecoverS3AJobsOperator.",
         )
     if tries.damage:
         raise InvalidInputError(
-            "The record of a try cannot be read, so nobody can tell whether it is at work there. "
-            f"Nothing was changed. {tries.damage}",
+            "The record of an attempt cannot be read, so nobody can tell whether it is at work "
+            f"there. Nothing was changed. {tries.damage}",
             remedy="Restore that object from a version or backup.",
         )
     wrote = any(not it.gave_way for it in conflict.runs if it.key != winner.key)
@@ -75,10 +76,10 @@ def _beside_another(conflict: RunConflict, winner: ConflictingRun) -> InvalidInp
 def note_settled(
     root: TableRoot, record: TryRecord, partition: str, settling: Settling
 ) -> Step[None]:
-    """Enter into a try's record that a conflict is settled in its favour. Idempotent.
+    """Enter into an attempt's record that a conflict is settled in its favour. Idempotent.
 
     :raises OutcomeUnknownError: the store does not say whether it is recorded.
-    :raises InvalidInputError: the try has no record any more.
+    :raises InvalidInputError: the attempt has no record any more.
     """
 
     def noted(found: TryRecord, _: float) -> TryRecord:

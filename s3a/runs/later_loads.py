@@ -19,13 +19,13 @@ def refuse_later_loads(root: TableRoot, conflict: RunConflict) -> Step[None]:
 
     Such a load may have replaced rows of the runs in conflict, which cannot be brought back, and
     its own rows would be removed. It is also refused if such a load is at work on the partition.
-    Two LISTs for each thousand tries, and a GET for each that is open or has ended since. Changes
-    nothing.
+    Two LISTs for each thousand attempts, and a GET for each that is open or has ended since.
+    Changes nothing.
 
     :raises OtherJobError: a run is at work on the partition, or a record that cannot be read may be
         that of one.
     :raises InvalidInputError: a run has loaded it since, or may have.
-    :raises RecordDamagedError: the record of a try that ended since cannot be read.
+    :raises RecordDamagedError: the record of an attempt that ended since cannot be read.
     """
     partition = conflict.partition
     named = () if partition == UNPARTITIONED else (partition,)
@@ -39,11 +39,11 @@ def refuse_later_loads(root: TableRoot, conflict: RunConflict) -> Step[None]:
             "changed.",
             job=living.known[0].uuid,
             remedy="Settle the conflict when that run has ended. One whose worker has died is "
-            "settled by its next try, or by RecoverS3AJobsOperator.",
+            "settled by its next attempt, or by RecoverS3AJobsOperator.",
         )
     if living.damage:
         raise OtherJobError(
-            "The record of a try cannot be read, so nobody can tell whether it is at work on "
+            "The record of an attempt cannot be read, so nobody can tell whether it is at work on "
             f"{conflict.name}. Nothing was changed. {living.damage}",
             remedy="Restore that object from a version or backup.",
         )

@@ -1,13 +1,13 @@
-"""Ledger of S3A loads: a record of each try, with its writes and its result.
+"""Ledger of S3A loads: a record of each attempt, with its writes and its result.
 
 S3A's own traces do not suffice. ``_SUCCESS`` names only the last job of a destination, and the
 files of the magic committer do not carry their job's UUID. Nothing says which run made a job, or
-whether the job is alive, and a driver that died may have committed or not. So each try has a
+whether the job is alive, and a driver that died may have committed or not. So each attempt has a
 record. Its operator opens the record before the submission, its application enters each write, and
-both renew it while they are at work. The process that finds out the result of the try closes it. A
-``save()`` that no operator submitted opens a record of its own, and removes it at its end.
+both renew it while they are at work. The process that finds out the result of the attempt closes
+it. A ``save()`` that no operator submitted opens a record of its own, and removes it at its end.
 
-* ``<parent>/_zero_rename/s3a-runs/<table>/<run's key>/<uuid>-open.json``: a try
+* ``<parent>/_zero_rename/s3a-runs/<table>/<run's key>/<uuid>-open.json``: an attempt
 * ``<parent>/_zero_rename/s3a-runs/<table>/<run's key>/<uuid>.json``: the same once it is closed
 * ``<parent>/_zero_rename/s3a-reports/<table>/<uuid>/<n>/``: its n-th write's report by Hadoop
 
@@ -17,10 +17,10 @@ deletes all that lies below. Recovery reads the open records, whose number stays
 record is written before the open one is deleted, and comes after it in a listing, so a listing
 always shows at least one. If both exist, the closed one counts.
 
-Every change is conditional on the record as it was read (``If-Match``). So a process that closes a
-try knows that nothing was entered since it read the record, and the try's application sees that it
-is closed. If a store ignores conditions, an entry can be lost; the application's next heartbeat
-enters it again.
+Every change is conditional on the record as it was read (``If-Match``). So a process that closes an
+attempt knows that nothing was entered since it read the record, and the attempt's application sees
+that it is closed. If a store ignores conditions, an entry can be lost; the application's next
+heartbeat enters it again.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ from .try_record import (
 RUNS = "s3a-runs"
 _OPEN, _CLOSED = "-open.json", ".json"
 _CHANGES = 5
-#: Reason why a fenced try must not write any more, a sentence without its full stop.
+#: Reason why a fenced attempt must not write any more, a sentence without its full stop.
 FOUND_DEAD = "A retry or a recovery has found this try to be dead"
 _AGAIN = "Try again when the store answers."
 
 
 @dataclass(frozen=True)
 class OpenTries:
-    """All tries of a table whose result is not known yet.
+    """All attempts of a table whose result is not known yet.
 
-    :param damage: why the record of one more try cannot be read; ``""`` if all can.
+    :param damage: why the record of one more attempt cannot be read; ``""`` if all can.
     """
 
     known: tuple[StoredTry, ...] = ()
@@ -75,12 +75,12 @@ class OpenTries:
 
 
 def runs_prefix(root: TableRoot) -> str:
-    """Return the prefix of the tries of all runs of a table."""
+    """Return the prefix of the attempts of all runs of a table."""
     return beside(root, RUNS)
 
 
 def run_prefix(root: TableRoot, idempotency_key: str) -> str:
-    """Return the prefix of the tries of one run."""
+    """Return the prefix of the attempts of one run."""
     name = root.run_key(idempotency_key).rpartition("/")[2]
     return f"{runs_prefix(root)}{name.removesuffix('.json')}/"
 
@@ -94,7 +94,7 @@ def closed_key(root: TableRoot, idempotency_key: str, run: str) -> str:
 
 
 def reports_prefix(root: TableRoot, run: str) -> str:
-    """Return the prefix of the reports of a try's writes, which have their numbers below it.
+    """Return the prefix of the reports of an attempt's writes, which have their numbers below it.
 
     A report still shows that a job committed when the marker is already that of a later job.
     """
@@ -121,19 +121,19 @@ def beside(root: TableRoot, kind: str) -> str:
 
 
 def find(root: TableRoot, idempotency_key: str, run: str) -> Step[StoredTry | None]:
-    """Read a try's record, open or closed; ``None`` if it does not exist."""
+    """Read an attempt's record, open or closed; ``None`` if it does not exist."""
     return _read(open_key(root, idempotency_key, run))
 
 
 def find_try(root: TableRoot, run: str) -> Step[StoredTry | None]:
-    """Read a try's record by its UUID or that of one of its writes: a LIST per thousand runs."""
+    """Read an attempt's record by the UUID of it or of a write of it: a LIST per thousand runs."""
     names = tuple(f"/{run_of(run)}{ending}" for ending in (_OPEN, _CLOSED))
     item = yield from first_object(runs_prefix(root), lambda it: it.key.endswith(names))
     return None if item is None else (yield from _read(item.key))
 
 
 def tries_of(root: TableRoot, idempotency_key: str) -> Step[tuple[StoredTry, ...]]:
-    """Read the records of a run's tries, the oldest first."""
+    """Read the records of a run's attempts, the oldest first."""
     listing = yield from list_objects(run_prefix(root, idempotency_key))
     read = yield from All(tuple(_read(key) for key in tries_on_record(listing.keys)))
     found = [known for known in read if known is not None]
@@ -142,9 +142,9 @@ def tries_of(root: TableRoot, idempotency_key: str) -> Step[tuple[StoredTry, ...
 
 
 def open_tries(root: TableRoot, closed_since: float = math.inf) -> Step[OpenTries]:
-    """Read the records of all tries of a table that are open: their result is not known yet.
+    """Read the records of all attempts of a table that are open: their result is not known yet.
 
-    :param closed_since: also check that the records of tries closed since then can be read.
+    :param closed_since: also check that the records of attempts closed since then can be read.
     """
     listing = yield from list_objects(runs_prefix(root))
     recent = {it.key for it in listing.objects if it.last_modified >= closed_since}
@@ -156,7 +156,7 @@ def open_tries(root: TableRoot, closed_since: float = math.inf) -> Step[OpenTrie
 
 
 def tries_since(root: TableRoot, moment: float) -> Step[tuple[StoredTry, ...]]:
-    """Read the tries of all runs whose records have changed since a moment, the oldest first.
+    """Read the attempts of all runs whose records have changed since a moment, the oldest first.
 
     :param moment: Unix seconds by the store's clock.
     :raises RecordDamagedError: a record cannot be read.
@@ -170,9 +170,9 @@ def tries_since(root: TableRoot, moment: float) -> Step[tuple[StoredTry, ...]]:
 
 
 def superseded(root: TableRoot, idempotency_key: str, run: str) -> Step[str]:
-    """Return why a try must not write any more, a sentence; ``""`` if it may write.
+    """Return why an attempt must not write any more, a sentence; ``""`` if it may write.
 
-    Later tries that are known to have left nothing do not count.
+    Later attempts that are known to have left nothing do not count.
     """
     known = yield from tries_of(root, idempotency_key)
     order = [k.record for k in known if k.record.state != UNDONE or k.record.uuid == run]
@@ -180,9 +180,9 @@ def superseded(root: TableRoot, idempotency_key: str, run: str) -> Step[str]:
     if mine is None:
         return ""
     if mine < len(order) - 1:
-        return f"A later try of this run has begun (try {order[-1].owner.try_number})"
+        return f"A later attempt of this run has begun (attempt {order[-1].owner.try_number})"
     if order[mine].state == COMMITTED:
-        return "What this try wrote before has been reported as all of it"
+        return "What this attempt wrote before has been reported as all of it"
     dead = order[mine].state in (FENCED, UNDONE)
     return FOUND_DEAD if dead else ""
 
@@ -194,12 +194,12 @@ def read_report(root: TableRoot, write: WriteRecord) -> Step[JobSummary | None]:
 
 
 def is_closed(key: str) -> bool:
-    """Return whether a key is that of a closed try's record."""
+    """Return whether a key is that of a closed attempt's record."""
     return key.endswith(_CLOSED) and not key.endswith(_OPEN)
 
 
 def unsettled(keys: Sequence[str]) -> list[str]:
-    """Pick the keys of the tries whose result is not known yet.
+    """Pick the keys of the attempts whose result is not known yet.
 
     :param keys: all keys below :func:`runs_prefix`.
     """
@@ -207,7 +207,7 @@ def unsettled(keys: Sequence[str]) -> list[str]:
 
 
 def read_record(key: str) -> Step[StoredTry | None]:
-    """Read the record of a try by its key; ``None`` if it does not exist.
+    """Read the record of an attempt by its key; ``None`` if it does not exist.
 
     :raises RecordDamagedError: it cannot be read.
     """
@@ -216,7 +216,7 @@ def read_record(key: str) -> Step[StoredTry | None]:
 
 
 def tries_on_record(keys: Sequence[str]) -> list[str]:
-    """Pick one key for each try: its closed record's if there is one, else its open record's."""
+    """Pick one key for each attempt: its closed record's if it has one, else its open record's."""
     closed = {key for key in keys if not key.endswith(_OPEN)}
     return [k for k in keys if k.endswith(_CLOSED) and (k in closed or _closed(k) not in closed)]
 
@@ -226,7 +226,7 @@ def _closed(key: str) -> str:
 
 
 def _read(key: str) -> Step[StoredTry | None]:
-    """Read a try's record by either of its keys, since it may be closed between two requests."""
+    """Read an attempt's record by either of its keys: it may be closed between two requests."""
     for place in (_closed(key), key, _closed(key)):
         found = yield from read_record(place)
         if found is not None:
@@ -245,7 +245,7 @@ def _readable(key: str) -> Step[StoredTry | str | None]:
 
 
 def open_try(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
-    """Write the record of a try that is about to be submitted.
+    """Write the record of an attempt that is about to be submitted.
 
     :returns: the record with its times by the store's clock.
     :raises StoreUnreachableError: the store does not confirm that the record is written.
@@ -257,7 +257,7 @@ def open_try(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
 def change(
     root: TableRoot, record: TryRecord, make: Callable[[TryRecord, float], TryRecord]
 ) -> Step[TryRecord | None]:
-    """Change a try's record, open or closed.
+    """Change an attempt's record, open or closed.
 
     :param make: makes the new record from the present one and the store's time. Returns an equal
         record for no change. Called again if another process's change came first.
@@ -290,7 +290,7 @@ def swap(known: StoredTry, new: TryRecord) -> Step[bool]:
 
 
 def fence(root: TableRoot, judged: TryRecord) -> Step[StoredTry | None]:
-    """Fence a try that was judged to be dead.
+    """Fence an attempt that was judged to be dead.
 
     Its application ends its writes when it next reads the record.
 
@@ -307,7 +307,7 @@ def fence(root: TableRoot, judged: TryRecord) -> Step[StoredTry | None]:
 
 
 def find_unchanged(root: TableRoot, judged: TryRecord) -> Step[StoredTry | None]:
-    """Read a try's record; ``None`` if it has changed since it was judged.
+    """Read an attempt's record; ``None`` if it has changed since it was judged.
 
     Changes that recovery itself makes do not count: the fence, and jobs rolled forward.
     """
@@ -319,7 +319,7 @@ def find_unchanged(root: TableRoot, judged: TryRecord) -> Step[StoredTry | None]
 
 
 def lift_fence(root: TableRoot, before: StoredTry) -> Step[None]:
-    """Remove a fence if nothing was done to the try; not one that an earlier recovery has written.
+    """Remove a fence if nothing was done to the attempt, but not one of an earlier recovery.
 
     :param before: the record that :func:`fence` returned.
     """
@@ -334,7 +334,7 @@ def lift_fence(root: TableRoot, before: StoredTry) -> Step[None]:
 def change_open(
     root: TableRoot, record: TryRecord, make: Callable[[TryRecord, float], TryRecord]
 ) -> Step[TryRecord | None]:
-    """Change a try's record, as :func:`change` does, unless the try is committed or undone."""
+    """Change an attempt's record, as :func:`change` does, unless it is committed or undone."""
 
     def made(found: TryRecord, now: float) -> TryRecord:
         return found if found.state in SETTLED else make(found, now)
@@ -343,7 +343,7 @@ def change_open(
 
 
 def send_heartbeat(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
-    """Record that a try is at work, unless its last heartbeat is recent.
+    """Record that an attempt is at work, unless its last heartbeat is recent.
 
     While its application writes, the application itself sends heartbeats, and more often.
 
@@ -358,12 +358,12 @@ def send_heartbeat(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]
 
 
 def note_failed(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
-    """Record that a try's task has failed. What its application left is still to be settled."""
+    """Record that an attempt's task has failed. Its application's jobs are still to be settled."""
     return change_open(root, record, lambda found, _: replace(found, state=FAILED))
 
 
 def note_deferred(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
-    """Record that a try's task is deferred.
+    """Record that an attempt's task is deferred.
 
     No operator sends heartbeats then, so silence does not show that its application has ended.
     """
@@ -371,7 +371,7 @@ def note_deferred(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
 
 
 def note_recovered(root: TableRoot, record: TryRecord, job: str) -> Step[TryRecord | None]:
-    """Record that recovery committed a job of a try, for the run's next try to read."""
+    """Record that recovery committed a job of an attempt, for the run's next attempt to read."""
 
     def noted(found: TryRecord, _: float) -> TryRecord:
         is_known = job in found.recovered
@@ -381,7 +381,7 @@ def note_recovered(root: TableRoot, record: TryRecord, job: str) -> Step[TryReco
 
 
 def close_try(root: TableRoot, record: TryRecord, **changes: Any) -> Step[TryRecord]:
-    """Write the result of a try whose application has ended, and close its record.
+    """Write the result of an attempt whose application has ended, and close its record.
 
     :param changes: fields of the record with their new values.
     """
@@ -390,7 +390,7 @@ def close_try(root: TableRoot, record: TryRecord, **changes: Any) -> Step[TryRec
 
 
 def settle_try(root: TableRoot, known: StoredTry, **changes: Any) -> Step[TryRecord | None]:
-    """Write the result of a try whose application may still be at work, and close its record.
+    """Write the result of an attempt whose application may still be at work, and close its record.
 
     :param changes: fields of the record with their new values.
     :returns: the closed record; ``None`` if the record had changed since it was read, and nothing
@@ -401,10 +401,10 @@ def settle_try(root: TableRoot, known: StoredTry, **changes: Any) -> Step[TryRec
 
 
 def forget_try(root: TableRoot, record: TryRecord) -> Step[None]:
-    """Close an open try that has left nothing, and keep its state.
+    """Close an open attempt that has left nothing, and keep its state.
 
-    The run's next try writes its result. The record of a ``save()`` without an operator is removed,
-    since there is no next try.
+    The run's next attempt writes its result. The record of a ``save()`` without an operator is
+    removed, since there is no next attempt.
     """
     if record.is_alone:
         yield from remove_try(root, record)
@@ -415,7 +415,7 @@ def forget_try(root: TableRoot, record: TryRecord) -> Step[None]:
 
 
 def remove_try(root: TableRoot, record: TryRecord) -> Step[Mapping[str, str]]:
-    """Remove a try's records and reports. Returns the same as :func:`remove_reports`."""
+    """Remove an attempt's records and reports. Returns the same as :func:`remove_reports`."""
     own = [
         open_key(root, record.idempotency_key, record.uuid),
         closed_key(root, record.idempotency_key, record.uuid),
@@ -426,7 +426,7 @@ def remove_try(root: TableRoot, record: TryRecord) -> Step[Mapping[str, str]]:
 def remove_reports(
     root: TableRoot, run: str, others: Sequence[str] = ()
 ) -> Step[Mapping[str, str]]:
-    """Remove the reports of a try's writes, once its own record has their results.
+    """Remove the reports of an attempt's writes, once its own record has their results.
 
     :param others: more keys to remove.
     :returns: keys that may still be there, with the reason. They only take up space.
@@ -436,7 +436,7 @@ def remove_reports(
 
 
 def _move(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
-    """Write a try's record under the key of closed ones, and delete the open one."""
+    """Write an attempt's record under the key of closed ones, and delete the open one."""
     yield from _put(closed_key(root, record.idempotency_key, record.uuid), record)
     deletion = Delete(open_key(root, record.idempotency_key, record.uuid))
     if isinstance((yield from deletion), Unknown):
@@ -454,5 +454,5 @@ def _put(key: str, record: TryRecord) -> Step[float]:
 
 
 def _uncertain(key: str) -> OutcomeUnknownError:
-    what = "Whether the record of a try was changed is not known."
+    what = "Whether the record of an attempt was changed is not known."
     return OutcomeUnknownError(what, key=key, remedy=_AGAIN)

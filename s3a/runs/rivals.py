@@ -1,10 +1,10 @@
-"""Rivals of a try: other runs that write the same partitions, as the ledger knows them.
+"""Rivals of an attempt: other runs that write the same partitions, as the ledger knows them.
 
 Hadoop's committers do not notice each other, and a replace by one of them removes all that lies in
-the partition at that moment. So a try first writes its record, and then reads those of the others:
-of two tries, at least one sees the other. An append removes nothing and reserves nothing. A replace
-reserves the partitions that it names, or the whole table. If only its application knows the mode, a
-try may replace the partitions that it names.
+the partition at that moment. So an attempt first writes its record, and then reads those of the
+others: of two attempts, at least one sees the other. An append removes nothing and reserves
+nothing. A replace reserves the partitions that it names, or the whole table. If only its
+application knows the mode, an attempt may replace the partitions that it names.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .try_record import (
 
 @dataclass(frozen=True)
 class LivingRivals:
-    """Other runs at work on partitions of a try.
+    """Other runs at work on partitions of an attempt.
 
-    :param known: the records of their tries.
-    :param damage: why the record of one more try cannot be read, open or closed lately; ``""`` if
-        all can.
+    :param known: the records of their attempts.
+    :param damage: why the record of one more attempt cannot be read, open or closed lately; ``""``
+        if all can.
     """
 
     known: tuple[TryRecord, ...]
@@ -48,8 +48,8 @@ class LoadedPartition:
     """The loads of a partition by other runs, from the ledger.
 
     :param ranks: how new the runs are, see :class:`.partition_ranks.PartitionRanks`.
-    :param by: the try of another run that wrote it last.
-    :param number: how many tries of other runs have written it.
+    :param by: the attempt of another run that wrote it last.
+    :param number: how many attempts of other runs have written it.
     """
 
     ranks: PartitionRanks
@@ -59,11 +59,11 @@ class LoadedPartition:
 
 @dataclass(frozen=True)
 class Loads:
-    """Loads of a try's partitions by other runs.
+    """Loads of an attempt's partitions by other runs.
 
     :param partitions: the loaded partitions by their names.
-    :param doubtful: tries that have begun to write some of them. It is not known whether they have
-        committed.
+    :param doubtful: attempts that have begun to write some of them. It is not known whether they
+        have committed.
     """
 
     partitions: Mapping[str, LoadedPartition]
@@ -83,7 +83,7 @@ def meet(named: Collection[str], folders: Collection[str]) -> bool:
 
 
 def is_at_work(it: StoredTry) -> bool:
-    """Return whether a try is still at work, by its record.
+    """Return whether an attempt is still at work, by its record.
 
     Its application may outlive its task, and still write.
     """
@@ -92,13 +92,13 @@ def is_at_work(it: StoredTry) -> bool:
 
 
 def has_committed(record: TryRecord) -> bool:
-    """Return whether a try has committed anything to its table."""
+    """Return whether an attempt has committed anything to its table."""
     is_written = bool(record.recovered) or any(it.state == WRITTEN for it in record.writes)
     return record.state == COMMITTED or (record.state != UNDONE and is_written)
 
 
 def met_others(record: TryRecord) -> str:
-    """Return what a try's report says about other runs that wrote its partitions meanwhile.
+    """Return what an attempt's report says about other runs that wrote its partitions meanwhile.
 
     ``""`` if it met none.
     """
@@ -107,34 +107,34 @@ def met_others(record: TryRecord) -> str:
 
 
 def replaces(record: TryRecord) -> bool:
-    """Return whether a try's rows replace those of others, so that it reserves partitions."""
+    """Return whether an attempt's rows replace those of others, so that it reserves partitions."""
     return record.mode == Mode.REPLACE or (record.mode is None and bool(record.partitions))
 
 
 def written_at(record: TryRecord) -> float:
-    """Return when a try wrote last, by its record: Unix seconds by the store's clock."""
+    """Return when an attempt wrote last, by its record: Unix seconds by the store's clock."""
     ended = max((it.ended_at for it in record.writes if it.state == WRITTEN), default=0.0)
     return (record.report or {}).get("decided_at") or ended or record.opened_at
 
 
 def in_order_of_writing(committed: Iterable[TryRecord]) -> list[TryRecord]:
-    """Sort tries by when they wrote last.
+    """Sort attempts by when they wrote last.
 
-    The store's times have whole seconds. Within one second, a try that met others comes after those
-    that did not, and then the order is that of their opening.
+    The store's times have whole seconds. Within one second, an attempt that met others comes after
+    those that did not, and then the order is that of their opening.
     """
     return sorted(committed, key=lambda it: (written_at(it), bool(met_others(it)), it.opened_at))
 
 
 def living_rivals(root: TableRoot, mine: TryRecord) -> Step[LivingRivals]:
-    """Find other runs at work on partitions of a try, if one of the two replaces.
+    """Find other runs at work on partitions of an attempt, if one of the two replaces.
 
-    Only runs that opened before the try or in the same second count: one that opens later sees
-    this try. A LIST for each thousand records. A GET for each record that is open, or that was
-    closed within the longest time for which a try may be silent: this try may need it when it has
-    committed.
+    Only runs that opened before the attempt or in the same second count: one that opens later sees
+    this attempt. A LIST for each thousand records. A GET for each record that is open, or that was
+    closed within the longest time for which an attempt may be silent: this attempt may need it when
+    it has committed.
 
-    :param mine: the try's record, which is already written.
+    :param mine: the attempt's record, which is already written.
     """
     found = yield from open_tries(root, mine.opened_at - DEFERRED_PATIENCE)
     known = tuple(
@@ -146,7 +146,7 @@ def living_rivals(root: TableRoot, mine: TryRecord) -> Step[LivingRivals]:
 
 
 def written_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
-    """Find other runs that wrote partitions of a try since it opened, if one of the two replaces.
+    """Find other runs that wrote an attempt's partitions since it opened, if one of two replaces.
 
     The second in which it opened counts, too. A LIST for each thousand records, and a GET for each
     that has changed since.
@@ -162,12 +162,12 @@ def written_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
 
 
 def loads_of_others(root: TableRoot, mine: TryRecord) -> Step[Loads]:
-    """Find the loads of other runs in the partitions that a try names.
+    """Find the loads of other runs in the partitions that an attempt names.
 
     If it names none, the whole destination counts as one partition, with the name of an
-    unpartitioned table's. Earlier loads of the try's own run count for the ranks, that is for how
-    new the present rows are: they may have replaced rows of newer runs. A LIST for each thousand
-    records, and a GET for each.
+    unpartitioned table's. Earlier loads of the attempt's own run count for the ranks, that is for
+    how new the present rows are: they may have replaced rows of newer runs. A LIST for each
+    thousand records, and a GET for each.
 
     :raises RecordDamagedError: a record cannot be read.
     """
@@ -199,17 +199,17 @@ def _ranks_after(before: PartitionRanks, record: TryRecord, partition: str) -> P
 
 
 def said_of(record: TryRecord) -> str:
-    """Name a try and its run, for a message."""
+    """Name an attempt and its run, for a message."""
     return f"{called_run(record)} ({record.uuid})"
 
 
 def called_run(record: TryRecord) -> str:
-    """Name the run of a try, for a message."""
+    """Name the run of an attempt, for a message."""
     return run_of_try(record, "another run")
 
 
 def run_of_try(record: TryRecord, nobody: str) -> str:
-    """Name the run of a try, for a message.
+    """Name the run of an attempt, for a message.
 
     :param nobody: the name to use if the record does not name the run.
     """
@@ -220,7 +220,7 @@ def run_of_try(record: TryRecord, nobody: str) -> str:
 
 
 def _loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
-    """Pick those of the named partitions that a committed try has loaded, or may have.
+    """Pick those of the named partitions that a committed attempt has loaded, or may have.
 
     These are the ones that its record or its report names; all of them if neither accounts for all
     of its files. The name of an unpartitioned table's partition stands for the whole destination.
@@ -238,7 +238,7 @@ def _loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
 
 
 def _surely_loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
-    """Pick those of the named partitions whose rows were surely the try's once it had written.
+    """Pick those of the named partitions whose rows were surely the attempt's once it had written.
 
     Its report names them, and no other run was at work there.
     """
@@ -250,14 +250,14 @@ def _surely_loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
 
 
 def _is_doubtful(root: TableRoot, it: StoredTry) -> bool:
-    """Return whether a try has begun to write and it is not known if it has committed."""
+    """Return whether an attempt has begun to write and it is not known if it has committed."""
     return _is_writing(root, it) and not has_committed(it.record)
 
 
 def _is_writing(root: TableRoot, it: StoredTry) -> bool:
-    """Return whether a try has begun to write and the result is not known.
+    """Return whether an attempt has begun to write and the result is not known.
 
-    Its record is open then. A try that recovery has rolled back has a closed record, with the
+    Its record is open then. An attempt that recovery has rolled back has a closed record, with the
     writes in the state in which its application had left them.
     """
     record = it.record
@@ -266,9 +266,9 @@ def _is_writing(root: TableRoot, it: StoredTry) -> bool:
 
 
 def _has_written(root: TableRoot, it: StoredTry, since: float) -> bool:
-    """Return whether a try has written since a moment.
+    """Return whether an attempt has written since a moment.
 
-    The time of the record itself does not show this: when the try of a dead worker is settled,
+    The time of the record itself does not show this: when the attempt of a dead worker is settled,
     earlier writes are entered later.
     """
     if _is_writing(root, it):

@@ -1,9 +1,9 @@
 """Conflicts of runs that loaded by Hadoop's committers, found in the ledger.
 
 The report has the same form as that of this package's own tables
-(:mod:`~.committer.upkeep.conflicts`). A try's record says when it opened, when it wrote last, and
-which partitions it wrote. The store's times have whole seconds, so two runs count as overlapping
-only if the record of one of them says so.
+(:mod:`~.committer.upkeep.conflicts`). An attempt's record says when it opened, when it wrote last,
+and which partitions it wrote. The store's times have whole seconds, so two runs count as
+overlapping only if the record of one of them says so.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def find_s3a_conflicts(
 ) -> Step[ConflictReport]:
     """Find the conflicts of a destination.
 
-    A LIST for each thousand tries, and two requests. If the record of a try has changed in the time
-    that is searched, also a GET for each try.
+    A LIST for each thousand attempts, and two requests. If the record of an attempt has changed in
+    the time that is searched, also a GET for each attempt.
 
     :param seconds: how far back to search, by the store's clock; ``None``: since the last search.
     :param remember: record the result, so that the next search begins where this one ends;
@@ -88,7 +88,7 @@ def find_s3a_conflicts(
 
 
 def _readable(key: str) -> Step[StoredTry | str | None]:
-    """Read a try's record. Return the reason instead if it cannot be read."""
+    """Read an attempt's record. Return the reason instead if it cannot be read."""
     try:
         return (yield from read_record(key))
     except RecordDamagedError as error:
@@ -105,7 +105,7 @@ class _Timeline:
 
     @staticmethod
     def of(tries: Iterable[TryRecord]) -> _Timeline:
-        """Make the timeline of some tries, which it orders by when they wrote last."""
+        """Make the timeline of some attempts, which it orders by when they wrote last."""
         records = list(tries)
         done = in_order_of_writing(it for it in records if has_committed(it))
         loads: dict[str, list[TryRecord]] = defaultdict(list)
@@ -117,11 +117,11 @@ class _Timeline:
     def judge(self, book: ConflictBook, new: Collection[str]) -> None:
         """Enter the conflicts of loads, and of runs that gave way, into a book.
 
-        A record may say late that its try wrote. So in each partition all loads from the first new
-        one on are judged, even if an earlier search has judged them: they may have removed its
+        A record may say late that its attempt wrote. So in each partition all loads from the first
+        new one on are judged, even if an earlier search has judged them: they may have removed its
         rows, too.
 
-        :param new: the tries whose records have changed since the last search.
+        :param new: the attempts whose records have changed since the last search.
         """
         for name, records in self.loads.items():
             there: list[RunCommit] = []
@@ -175,7 +175,7 @@ def _run_of(record: TryRecord) -> ConflictingRun:
 
 
 def _commit(records: Sequence[TryRecord], number: int, partition: str) -> RunCommit:
-    """Describe a try's load of a partition, by its place among the tries that loaded it."""
+    """Describe an attempt's load of a partition, by its place among the attempts that loaded it."""
     record = records[number]
     before = [it for it in records[:number] if written_at(it) < record.opened_at]
     met = bool(met_others(record)) and number > 0
@@ -197,7 +197,7 @@ def _commit(records: Sequence[TryRecord], number: int, partition: str) -> RunCom
 
 
 def _partitions(record: TryRecord) -> list[str]:
-    """Name the partitions that a try has loaded; the whole table if they are not recorded."""
+    """Name the partitions that an attempt has loaded; the whole table if they are not recorded."""
     entries = (record.report or {}).get("partitions") or ()
     named = (it["partition"] or UNPARTITIONED for it in entries if "partition" in it)
     own = record.partitions if record.mode == Mode.REPLACE else ()

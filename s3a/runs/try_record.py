@@ -1,7 +1,8 @@
-"""The record of a try: its owner, its writes, its last heartbeat and its result.
+"""The record of an attempt: its owner, its writes, its last heartbeat and its result.
 
-A *try* is one attempt at a run of a load by Hadoop's committers. One that no operator submitted is
-its own run.
+An *attempt* is one execution of the application of a run that loads by Hadoop's committers: the
+first, or a retry. One that no operator submitted is its own run. What Spark and YARN repeat by
+themselves is called *task attempts* and *application attempts*.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from ...committer.format.settling import Settling
 from ...committer.store.requests import Found
 from ..hadoop.settings import Committer
 
-#: States of an open try. ``fenced``: a retry or a recovery has judged it dead, and settles it.
+#: States of an open attempt. ``fenced``: a retry or a recovery has judged it dead, and settles it.
 SUBMITTED, FAILED, FENCED = "submitted", "failed", "fenced"
-#: States of a settled try. ``undone``: it has been made sure that none of its rows are in the
+#: States of a settled attempt. ``undone``: it has been made sure that none of its rows are in the
 #: table.
 COMMITTED, UNDONE = "committed", "undone"
 SETTLED = (COMMITTED, UNDONE)
@@ -30,18 +31,18 @@ WRITING, WRITTEN = "writing", "written"
 #: Seconds between an application's heartbeats while it writes, and seconds without one after
 #: which it counts as ended.
 HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT = 15.0, 90.0
-#: Seconds between an operator's heartbeats, and seconds without one after which the try counts as
-#: abandoned, unless Airflow knows more.
+#: Seconds between an operator's heartbeats, and seconds without one after which the attempt counts
+#: as abandoned, unless Airflow knows more.
 OPERATOR_INTERVAL, PATIENCE = 30.0, 600.0
-#: The timeout for a try whose task is deferred. Airflow's trigger waits for its application, which
-#: sends heartbeats only while it writes. It equals an operator's timeout for a job of AWS.
+#: The timeout for an attempt whose task is deferred. Airflow's trigger waits for its application,
+#: which sends heartbeats only while it writes. It equals an operator's timeout for a job of AWS.
 DEFERRED_PATIENCE = 24 * 3600.0
 _DIGITS = 4
 _KIND = "s3a try"
 
 
 def run_uuid() -> str:
-    """Make a new try's UUID: random, with zeros as its last four digits.
+    """Make a new attempt's UUID: random, with zeros as its last four digits.
 
     The application gets it as ``fs.s3a.committer.uuid``. Each write of ``save()`` has a UUID made
     from it, since two jobs with one UUID would take each other's pending files for their own.
@@ -50,7 +51,7 @@ def run_uuid() -> str:
 
 
 def write_uuid(run: str, number: int) -> str:
-    """Make the committer UUID of a try's write number 1, 2, …: the try's, with other last digits.
+    """Make the committer UUID of an attempt's write 1, 2, …: the attempt's, other last digits.
 
     :raises ValueError: more than 65,535 writes.
     """
@@ -60,12 +61,12 @@ def write_uuid(run: str, number: int) -> str:
 
 
 def run_of(write: str) -> str:
-    """Return the UUID of the try that a write's UUID was made from."""
+    """Return the UUID of the attempt that a write's UUID was made from."""
     return f"{write[:-_DIGITS]}{'0' * _DIGITS}"
 
 
 def is_of(run: str, job: str) -> bool:
-    """Return whether a job's UUID is that of a try, or of one of the try's numbered writes."""
+    """Return whether a job's UUID is that of an attempt, or of one of its numbered writes."""
     mine, other = run.lower(), job.lower()
     numbered = len(mine) == 36 and mine == run_of(mine)
     return bool(mine) and (mine == other or (numbered and mine == run_of(other)))
@@ -73,7 +74,7 @@ def is_of(run: str, job: str) -> bool:
 
 @dataclass(frozen=True)
 class WriteRecord:
-    """One write of a try's application, which is one job of a committer.
+    """One write of an attempt's application, which is one job of a committer.
 
     :param uuid: the job's committer UUID.
     :param destination: ``s3://bucket/key``: the table's root, or one partition's folder.
@@ -128,26 +129,26 @@ class WriteRecord:
 
 @dataclass(frozen=True)
 class TryRecord:
-    """One try of a run's task, with its writes and its result.
+    """One attempt of a run's task, with its writes and its result.
 
-    :param uuid: the try's.
-    :param idempotency_key: the run's key, which all its tries share; the try's UUID if no
+    :param uuid: the attempt's.
+    :param idempotency_key: the run's key, which all its attempts share; the attempt's UUID if no
         operator submitted it.
     :param partitions: the partitions that it may write; empty for any.
     :param opened_at: Unix seconds by the store's clock; 0 in a record that was written only once,
         since the object's own time says it.
     :param beat_at: the same, of the last heartbeat.
     :param report: the report that the operator returned.
-    :param replaced: in an undone try, the UUIDs of its writes that had committed. The next load
+    :param replaced: in an undone attempt, the UUIDs of its writes that had committed. The next load
         replaces their rows.
     :param recovered: UUIDs of its jobs that a recovery has committed. A retry must not load
         their rows again.
     :param rank: how new its run is; ``None``: not given.
     :param deferred: its task is deferred, so no operator sends heartbeats.
     :param writes: in order of their numbers.
-    :param settles: by partition, the conflict of runs that the try settles. In an unpartitioned
+    :param settles: by partition, the conflict of runs that the attempt settles. In an unpartitioned
         table, the name of its only partition stands for the whole destination.
-    :param kept: by partition, the conflict that was settled for the try because its rows were
+    :param kept: by partition, the conflict that was settled for the attempt because its rows were
         visible.
     :param settings: its committer's settings in force at its submission, if they were recorded.
     :param uploads: number of uploads under way below the table at that time; ``None``: they could
@@ -180,7 +181,7 @@ class TryRecord:
 
     @property
     def is_alone(self) -> bool:
-        """True if no operator submitted it. Then no next try follows, or reads its result."""
+        """True if no operator submitted it. Then no next attempt follows, or reads its result."""
         return self.idempotency_key == self.uuid
 
     @property
@@ -198,7 +199,8 @@ class TryRecord:
         return replace(self, kept={**self.kept, partition: settling})
 
     def settling_of(self, partition: str) -> Settling | None:
-        """Return the last conflict over a partition that the try settles, or was settled for it."""
+        """Return the last conflict over a partition that the attempt settles, or that was settled
+        for it."""
         return self.kept.get(partition, self.settles.get(partition))
 
     def encode(self, write_id: str) -> bytes:
@@ -215,7 +217,7 @@ class TryRecord:
 
 @dataclass(frozen=True)
 class StoredTry:
-    """A try's record as it was read, with its times filled in.
+    """An attempt's record as it was read, with its times filled in.
 
     :param key: the key that it was read from, with this ``etag``.
     :param silent_for: seconds since the last heartbeat, by the store's clock.
@@ -235,7 +237,7 @@ class StoredTry:
 
     @property
     def patience(self) -> float:
-        """Seconds without a heartbeat after which the try counts as abandoned."""
+        """Seconds without a heartbeat after which the attempt counts as abandoned."""
         waits = self.record.deferred and self.record.state == SUBMITTED
         return DEFERRED_PATIENCE if waits else PATIENCE
 

@@ -353,7 +353,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class CommittedWrite:
-    """One committed job of a try.
+    """One committed job of an attempt.
 
     :param files: how many it committed, of ``bytes`` in all; ``None``: not known any more.
     :param partitions: its files in each partition, if they are known.
@@ -369,7 +369,7 @@ class CommittedWrite:
 def verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedWrite:
     """Verify that a write has committed, and that its files hold all rows of the write.
 
-    :param records: the table beside which the record of the try lies.
+    :param records: the table beside which the record of the attempt lies.
     :raises VerificationError: it has not, or files or rows are missing.
     """
     expected = Expectation(write.committer, write.uuid, write.since_ms, write.rows, write.among)

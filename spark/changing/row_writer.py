@@ -130,7 +130,7 @@ class RowWriter:
         return self.table.job_of_key(key) if key and self._options.on_repeat is policy else None
 
     def _done_before(self) -> Committed | None:
-        """Return the result of an earlier try of the run, if the change must not be repeated."""
+        """Return the result of the run's earlier attempt, if the change must not be repeated."""
         if self._earlier(OnRepeat.SKIP) is None:
             return None
         return self._without_rows(self.table.schema, self.table.partition_by)

@@ -52,7 +52,7 @@ logger = logging.getLogger("zero_rename.spark.s3a.recorded_write")
 GIVE_UP = try_record.HEARTBEAT_TIMEOUT - 30.0
 _lock = threading.Lock()
 _numbers: dict[str, int] = {}
-#: The writes that this process has entered, by try and number.
+#: The writes that this process has entered, by attempt and number.
 _writes: dict[str, dict[int, WriteRecord]] = {}
 
 
@@ -65,7 +65,7 @@ def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None
         ``zero_rename``.
     :raises TableMismatchError: the folder belongs to another table format.
     :raises DestinationExistsError: the mode is fail-if-exists, and there are files.
-    :raises JobFencedError: a later try of the run has begun.
+    :raises JobFencedError: a later attempt of the run has begun.
     """
     committer = Committer(target.committer)
     writes = plan(committer, target.mode, target.root, target.partition_by, target.among)
@@ -79,9 +79,9 @@ def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None
 
 
 class _Application:
-    """The application's side of one call: its writes, and the record of its try.
+    """The application's side of one call: its writes, and the record of its attempt.
 
-    :param handoff: names the try, if an operator has submitted the application.
+    :param handoff: names the attempt, if an operator has submitted the application.
     """
 
     def __init__(self, target: WriteTarget, view: SessionView, handoff: Handoff) -> None:
@@ -148,7 +148,7 @@ class _Application:
                 self.end()
             if fence.reason:
                 why = f"{fence.reason}. So this write was ended; its job was aborted"
-                remedy = "Nothing is to be done: that try, or the next, loads the rows."
+                remedy = "Nothing is to be done: that attempt, or the next, loads the rows."
                 raise self._fenced(record, why, remedy) from error
             raise
         self._enter_end(replace(done, emptied=emptied))
@@ -158,13 +158,13 @@ class _Application:
                 "which Spark cannot cancel, and went through. Its rows may be in the table twice.",
                 table=self._target.root.url,
                 job=record.uuid,
-                remedy="See what the later try loaded: its operator says so, too. Its _SUCCESS and "
-                "report name its files; those of this job have to go where both are there.",
+                remedy="See what the later attempt loaded: its operator says so, too. Its _SUCCESS "
+                "and report name its files; those of this job have to go where both are there.",
             )
         logger.info("Written: %s, job %s", write.path, record.uuid)
 
     def end(self) -> None:
-        """Remove the try's record if no operator submitted it: then nothing will read it."""
+        """Remove the attempt's record if no operator submitted it: then nothing will read it."""
         if not self._try.is_alone:
             return
         _writes.pop(self._try.uuid, None)
@@ -176,9 +176,10 @@ class _Application:
             logger.warning("Records that nobody needs any more were left: %s", left)
 
     def _begin(self, write: PlannedWrite, part: int, parts: int) -> WriteRecord:
-        """Take the next number and record the write, and then check for a later try of the run.
+        """Take the next number and record the write, and then check for a later attempt of the run.
 
-        In this order, either the later try sees this write, or this write sees the later try.
+        In this order, either the later attempt sees this write, or this write sees the later
+        attempt.
         """
         number = _next_number(self._try.uuid)
         record = WriteRecord(
@@ -196,12 +197,12 @@ class _Application:
             self._check_alone()
         if reason := self._heartbeat(record):
             self._note(replace(record, state=FAILED))
-            remedy = "Nothing is to be done: that try loads the rows."
+            remedy = "Nothing is to be done: that attempt loads the rows."
             raise self._fenced(record, f"{reason}; nothing was written", remedy)
         return _writes[self._try.uuid][number]
 
     def _check_alone(self) -> None:
-        """Check that no other driver writes as this try, and open its record if there is none.
+        """Check that no other driver writes as this attempt, and open its record if there is none.
 
         If YARN starts a driver again, the second one would write the same rows again, under the
         same numbers.
@@ -216,19 +217,19 @@ class _Application:
         if others:
             raise self._fenced(
                 others[0],
-                "Another driver of this try has written already: the cluster has started the "
+                "Another driver of this attempt has written already: the cluster has started the "
                 "driver again. Nothing was written by this one",
-                "Set spark.yarn.maxAppAttempts=1; the operator's next try settles what the first "
-                "driver left.",
+                "Set spark.yarn.maxAppAttempts=1; the operator's next attempt settles what the "
+                "first driver left.",
             )
 
     def _enter(self, write: WriteRecord) -> TryRecord | None:
-        """Enter a write's present state into the try's record, which is a heartbeat, too.
+        """Enter a write's present state into the attempt's record, which is a heartbeat, too.
 
         The earlier writes are entered again with it: if the store ignores conditions, their entries
         may have been lost.
 
-        :returns: the try's record as it is now; ``None`` if it was removed.
+        :returns: the attempt's record as it is now; ``None`` if it was removed.
         """
         mine = _writes[self._try.uuid]
 
@@ -256,7 +257,7 @@ class _Application:
                 table=self._target.root.url,
                 job=done.uuid,
                 remedy="Do not load the rows again by save() alone: they are there. An operator's "
-                "next try finds them by the job's report.",
+                "next attempt finds them by the job's report.",
             ) from error
 
     def _spark_writes(self, frame: DataFrame, write: PlannedWrite, record: WriteRecord) -> None:
@@ -292,10 +293,10 @@ class _Application:
             logger.warning("The rows of job %s could not be compared: %s", record.uuid, error)
 
     def _heartbeat(self, record: WriteRecord) -> str:
-        """Send a heartbeat. Return why this try must not write any more, a sentence, or ``""``."""
+        """Send a heartbeat. Return why this attempt must not write on, a sentence, or ``""``."""
         there = self._enter(record)
         if there is None:
-            return "The record of this try was removed, as that of a dead one"
+            return "The record of this attempt was removed, as that of a dead one"
         mine = self._try
         if mine.is_alone:
             return FOUND_DEAD if there.state == FENCED else ""
@@ -356,11 +357,11 @@ class Fence:
     """Heartbeats of one write, which end it if they come too late.
 
     An S3A committer does not refuse the commit of a job that others have declared dead. So the
-    application itself checks, with each heartbeat, for a later try of its run. And it ends its
+    application itself checks, with each heartbeat, for a later attempt of its run. And it ends its
     write if it cannot send a heartbeat in time. Spark cannot cancel a commit that has begun.
 
-    :param beat: sends a heartbeat, and returns why the try must not write any more, a sentence, or
-        ``""``.
+    :param beat: sends a heartbeat, and returns why the attempt must not write any more, a sentence,
+        or ``""``.
     :param cancel: cancels the write's Spark jobs. Called again with each later heartbeat, since a
         write may be between two jobs.
     :param clock: seconds, by a clock that does not jump.

@@ -238,7 +238,7 @@ class TestWrites:
         load.meanwhile = [lambda: ends(at_work())]
         said, final = failure(load.run())
         assert CommitConflictError.__name__ in said
-        assert "The next try waits for other runs" in said
+        assert "The next attempt waits for other runs" in said
         assert not final
 
 

@@ -278,7 +278,7 @@ class TestTheLog:
             "mode         replace",
             "committer    zero_rename",
             "on_conflict  fail",
-            "job          flights/scheduled__2013-02-02/load, try 1",
+            "job          flights/scheduled__2013-02-02/load, attempt 1",
         ):
             assert words in before
         assert f"Committed {report['job']}" in after

@@ -131,7 +131,7 @@ class TestTables:
         record(tables)
         (report,) = run(tables, "running", apply=True, force=True, patience=0)["tables"]
         assert report["outcomes"] == {"left": 1}
-        assert report["jobs"][0]["state_reason"].endswith("try 1 is at work")
+        assert report["jobs"][0]["state_reason"].endswith("attempt 1 is at work")
         assert len(tables.bucket.uploads()) == 3
 
     @pytest.mark.parametrize("state", ["success", "up_for_retry"])

@@ -600,7 +600,7 @@ class TestDeferred:
             raise AirflowException("the trigger had no right to look")
 
         monkeypatch.setattr(task, "_check_event", fails)
-        with pytest.raises(AirflowException, match=r"has not ended, and goes on: the next try"):
+        with pytest.raises(AirflowException, match=r"has not ended, and goes on: the next attempt"):
             self.resumed(service, 1, deferred)
         assert states(tables) == [try_record.SUBMITTED]
         table = tables.table()

@@ -530,7 +530,7 @@ class TestTries:
             return (yield from open_try(root, record))
 
         monkeypatch.setattr(ledger, "open_try", comes_back)
-        with pytest.raises(OutcomeUnknownError, match="try 1 is still writing"):
+        with pytest.raises(OutcomeUnknownError, match="attempt 1 is still writing"):
             run(operator(tables), try_number=2)
         assert len(spark.calls()) == 1
         assert tries(tables) == [try_record.UNDONE, try_record.UNDONE]
@@ -557,7 +557,7 @@ class TestTries:
         (first,) = [k.record for k in records(tables)]
         stage("written", paused=first.uuid)
         with pytest.raises(
-            VerificationError, match=r"try 1 was silent .* committed after all"
+            VerificationError, match=r"attempt 1 was silent .* committed after all"
         ) as e:
             run(operator(tables), try_number=2)
         assert try_record.write_uuid(first.uuid, 1) in str(e.value)

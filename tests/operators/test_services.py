@@ -264,7 +264,7 @@ class TestTries:
         """A job of the next try would begin on the other job's rows, and overwrite them."""
         _meet_another_job_without_a_worker(service, tables, monkeypatch)
         task = operator(service)
-        with pytest.raises(AirflowFailException, match="of try 1 failed: Another job"):
+        with pytest.raises(AirflowFailException, match="of attempt 1 failed: Another job"):
             run_task(task, context(task, 2, clear_number=clear_number))
         assert len(service.jobs) == 1
         cleared = context(task, 3, clear_number=clear_number + 1, max_tries=4)
@@ -578,7 +578,7 @@ class TestDeferred:
         ctx: Any = context(task)
         task.render_template_fields(ctx)
         failed: dict[str, Any] = {"error": "Trigger failure", "traceback": ["No module"]}
-        said = r"has not ended, and goes on: the next try waits for it. Trigger failure"
+        said = r"has not ended, and goes on: the next attempt waits for it. Trigger failure"
         with pytest.raises(AirflowException, match=said):
             task.resume_execution("__fail__", failed, ctx)
         assert [job.state for job in service.jobs] == [service.running]
@@ -599,7 +599,7 @@ class TestDeferred:
     ) -> None:
         service.goes_on = True
         waits = self.deferred(service, 1)
-        with pytest.raises(AirflowException, match=r"has not ended, and goes on: the next try"):
+        with pytest.raises(AirflowException, match=r"has not ended, and goes on: the next attempt"):
             self.resumed(service, 1, waits, {**service.event(), "status": "error", "message": "x"})
         again = self.deferred(service, 2)
         service.end()
@@ -614,7 +614,7 @@ class TestDeferred:
         self.deferred(service, 1)
         cleared: dict[str, Any] = {"clear_number": 1, "max_tries": 3}
         waits = self.deferred(service, 2, **cleared)
-        with pytest.raises(AirflowException, match=r"has not ended, and goes on: the next try"):
+        with pytest.raises(AirflowException, match=r"has not ended, and goes on: the next attempt"):
             self.resumed(service, 2, waits, service.event(good=False), **cleared)
         assert len(service.jobs) == 1
 

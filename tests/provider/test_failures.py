@@ -56,7 +56,12 @@ def test_failure_after_a_commit_says_that_the_rows_are_there(
 @pytest.mark.parametrize(
     ("waits", "key", "kind", "remedy"),
     [
-        (True, "day=1", AirflowException, "The next try waits for other runs, and loads on top"),
+        (
+            True,
+            "day=1",
+            AirflowException,
+            "The next attempt waits for other runs, and loads on top",
+        ),
         (False, "day=1", AirflowFailException, "Clear the task: it then loads on top"),
         # The table's own record: what the next try would meet again.
         (True, None, AirflowFailException, "Mend the job"),

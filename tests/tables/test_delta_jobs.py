@@ -301,7 +301,7 @@ class TestRuns:
                 second.write(rows(("1", 7)))
                 write(DeltaTable(table.root.url), rows(("1", 6)), **run)
 
-        with pytest.raises(CommitConflictError, match="Another try of this run") as caught:
+        with pytest.raises(CommitConflictError, match="Another attempt of this run") as caught:
             overtaken()
         assert not is_final(caught.value, table.root)
         assert read(table) == [("1", 6)]

@@ -396,7 +396,7 @@ def test_a_run_that_another_try_did_is_not_done_again(mode: Mode, on_conflict: O
     second = World(world.store)
     second.load(DAY1, idempotency_key="run")
     before = world.jobs_of(DAY1)
-    with pytest.raises(CommitConflictError, match="Another try of this run committed"):
+    with pytest.raises(CommitConflictError, match="Another attempt of this run committed"):
         world.commit(first, result)
     assert world.jobs_of(DAY1) == before
     world.assert_clean()

@@ -472,7 +472,7 @@ class TestOnce:
         for number in range(40):
             world.open(idempotency_key=f"dead {number}")
         job = world.load(DAY1, idempotency_key="run").job
-        with pytest.raises(RefusedError, match="Another try"):
+        with pytest.raises(RefusedError, match="Another attempt"):
             world.commit(zombie, left)
         assert world.jobs_of(DAY1) == [job]
 

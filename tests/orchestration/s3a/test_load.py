@@ -208,7 +208,7 @@ class TestSensorOfARun:
         with Loading(world, RETRY).load.submitted():
             found = self.QUERY.after(self.QUERY.ask(first.table), "failed")
         assert found.state == WAITING
-        assert found.explanation.startswith("Try 2 of this run has begun")
+        assert found.explanation.startswith("Attempt 2 of this run has begun")
         world.clock.advance(60)
         again = self.committed(world, RETRY)
         found = self.QUERY.ask(first.table)

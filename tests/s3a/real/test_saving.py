@@ -294,7 +294,7 @@ class TestOnRecord:
             tries = place.driver.run(ledger.tries_of(place.root, ONCE))
             if tries[-1].record.opened_at > tries[0].record.opened_at:
                 break
-        with application.with_committer("magic"), pytest.raises(JobFencedError, match="try 2"):
+        with application.with_committer("magic"), pytest.raises(JobFencedError, match="attempt 2"):
             save(days(application, (1, 1)), partition_by=["day"])
         assert place.files() == []
 
@@ -334,7 +334,7 @@ class TestOnRecord:
         finally:
             Path(go_on).touch()
             later.join()
-        assert "(try 2)" in str(fenced.value)
+        assert "(attempt 2)" in str(fenced.value)
         assert (place.files(), place.has("_SUCCESS")) == ([], False)
         (write,) = self.writes(place, run)
         assert write.state == FAILED

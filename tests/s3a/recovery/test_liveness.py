@@ -219,5 +219,5 @@ class TestRecords:
         world.driver.run(ledger.change(ROOT, a_try(owner=owner()), entered))
         (found,) = world.driver.run(recover_jobs(ROOT, RecoveryOptions(apply=True, patience=60)))
         assert found.state is JobLiveness.LIVE
-        assert found.state_reason.endswith("try 1 sent a heartbeat 0 s ago")
+        assert found.state_reason.endswith("attempt 1 sent a heartbeat 0 s ago")
         assert found.owner.dag_id == "flights"

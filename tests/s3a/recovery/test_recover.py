@@ -349,7 +349,7 @@ class TestBack:
         world.clock.advance(7200)
         found = recover(world, RecoveryOptions(apply=True))
         assert (found.state, found.outcome) == (JobLiveness.SUPERSEDED, JobOutcome.ROLLED_BACK)
-        assert "try 2 loads or loaded instead" in found.reason
+        assert "attempt 2 loads or loaded instead" in found.reason
         assert world.visible() == []
 
     def test_the_upload_of_an_attempt_that_lost(self, world: World) -> None:

@@ -176,7 +176,7 @@ class TestSuperseded:
         assert store.run(ledger.superseded(ROOT, ONCE, first)) == ""
         clock.advance(5)
         second = self.put(store, 2)
-        assert "(try 2)" in store.run(ledger.superseded(ROOT, ONCE, first))
+        assert "(attempt 2)" in store.run(ledger.superseded(ROOT, ONCE, first))
         assert store.run(ledger.superseded(ROOT, ONCE, second)) == ""
 
     @pytest.mark.parametrize("uuids", [("1", "2"), ("2", "1")])
@@ -184,7 +184,7 @@ class TestSuperseded:
         self, store: MemoryDriver, uuids: tuple[str, str]
     ) -> None:
         first, second = (self.put(store, n, uuid) for n, uuid in enumerate(uuids, 1))
-        assert "(try 2)" in store.run(ledger.superseded(ROOT, ONCE, first))
+        assert "(attempt 2)" in store.run(ledger.superseded(ROOT, ONCE, first))
         assert store.run(ledger.superseded(ROOT, ONCE, second)) == ""
 
     def test_one_that_left_nothing_does_not_count(
@@ -198,11 +198,11 @@ class TestSuperseded:
 
     def test_one_that_a_retry_found_dead_may_not(self, store: MemoryDriver) -> None:
         run = self.put(store, 1, state=UNDONE)
-        assert "found this try to be dead" in store.run(ledger.superseded(ROOT, ONCE, run))
+        assert "found this attempt to be dead" in store.run(ledger.superseded(ROOT, ONCE, run))
 
     def test_one_that_is_being_settled_may_not(self, store: MemoryDriver) -> None:
         run = self.put(store, 1, state=FENCED)
-        assert "found this try to be dead" in store.run(ledger.superseded(ROOT, ONCE, run))
+        assert "found this attempt to be dead" in store.run(ledger.superseded(ROOT, ONCE, run))
 
     def test_one_that_was_reported_may_not(self, store: MemoryDriver) -> None:
         """Its next write would be in no report."""

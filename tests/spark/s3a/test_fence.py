@@ -45,7 +45,7 @@ def test_a_write_goes_on_while_signs_are_given(world: World) -> None:
 
 
 def test_a_later_try_ends_it(world: World) -> None:
-    world.superseded = "A later try of this run has begun (try 2)"
+    world.superseded = "A later attempt of this run has begun (attempt 2)"
     world.heartbeat_after(HEARTBEAT_INTERVAL)
     assert world.fence.reason == world.superseded
     assert world.cancelled == 1
@@ -54,7 +54,7 @@ def test_a_later_try_ends_it(world: World) -> None:
 def test_a_write_that_was_ended_stays_so(world: World) -> None:
     """A write has several Spark jobs, and one may begin after the others were cancelled. Nor may
     it look alive any more."""
-    world.superseded = "A later try of this run has begun (try 2)"
+    world.superseded = "A later attempt of this run has begun (attempt 2)"
     world.heartbeat_after(HEARTBEAT_INTERVAL)
     world.superseded = ""
     renewed = world.renewed

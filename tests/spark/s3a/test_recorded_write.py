@@ -210,4 +210,4 @@ def test_save_without_an_operator_ends_its_write_when_recovery_has_fenced_it(
     MemoryDriver(store).run(
         ledger.change(ROOT, made._try, lambda found, _: replace(found, state=FENCED))
     )
-    assert "found this try to be dead" in made._heartbeat(record)
+    assert "found this attempt to be dead" in made._heartbeat(record)
