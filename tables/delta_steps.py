@@ -581,11 +581,11 @@ def _commit(
     if spec.on_repeat is OnRepeat.SKIP:
         return (yield from _repeated(opened.root, layout, log.state, done))
     raise CommitConflictError(
-        "Another try of this run has committed meanwhile. This one was not committed.",
+        "Another attempt of this run has committed meanwhile. This one was not committed.",
         table=opened.root.url,
         job=opened.job,
         key=JobFiles(layout.control).run(spec.idempotency_key or ""),
-        remedy="Nothing is to be done if that try's rows are right; else clear the run.",
+        remedy="Nothing is to be done if that attempt's rows are right; else clear the run.",
     )
 
 

@@ -39,7 +39,7 @@ from .unpublished import abort_waiting
 #: How many entries are read at once in a search.
 AT_ONCE = 64
 #: The first step before another attempt of a run whose job cannot be published any more.
-_ABORT_FIRST = "abort the job first: until then other tries of its run write nothing and name it"
+_ABORT_FIRST = "abort the job first: until then other attempts of its run write nothing and name it"
 
 
 def publish(root: TableRoot, layout: DeltaLayout, job: str) -> Step[Committed]:

@@ -269,7 +269,7 @@ def at_work(table: Table, known: StoredTry) -> OutcomeUnknownError:
         f"a heartbeat {known.silent_for:.0f} s ago. Nothing was submitted.",
         table=table.root.url,
         job=record.uuid,
-        remedy="Let the task be retried: what that try commits is then reported. Or "
+        remedy="Let the task be retried: what that attempt commits is then reported. Or "
         "end its application.",
     )
 

@@ -56,7 +56,7 @@ RUNS = "s3a-runs"
 _OPEN, _CLOSED = "-open.json", ".json"
 _CHANGES = 5
 #: Reason why a fenced attempt must not write any more, a sentence without its full stop.
-FOUND_DEAD = "A retry or a recovery has found this try to be dead"
+FOUND_DEAD = "A retry or a recovery has found this attempt to be dead"
 _AGAIN = "Try again when the store answers."
 
 
