@@ -129,7 +129,10 @@ def adopt(
         wanted = [name for name, entry in looked.items() if entry.action is not AdoptAction.LEFT]
         try:
             for start in range(0, len(wanted), _AT_ONCE):
-                yield from _take(context, spec, wanted[start : start + _AT_ONCE])
+                some = wanted[start : start + _AT_ONCE]
+                yield from _take(context, spec, some)
+                # At once: a later portion may fail, and the next round does not find these again.
+                entries |= {n: replace(looked[n], action=AdoptAction.ADOPTED) for n in some}
             if not wanted and _brings_columns(context, found, spec):
                 # Files that heads name already have columns that the table does not have.
                 yield from _take(context, spec, ())
@@ -138,7 +141,6 @@ def adopt(
             failed = error
             continue
         failed = None
-        entries |= {n: replace(looked[n], action=AdoptAction.ADOPTED) for n in wanted}
         if (yield from _note(context, found, wanted, looked)):
             break
     if failed is not None:
