@@ -39,6 +39,7 @@ from ..startup.preflight import warn_of_overwrites
 from ..types import spark_schema
 from ..worker import application_of
 from .file_rows import file_rows
+from .foreign_types import refused_by_spark
 from .listed_parquet import FilePaths, hidden_column, listed_parquet
 from .loaded_frame import LoadedFiles
 from .predicate import row_filter
@@ -260,13 +261,18 @@ def _by_spark(
     if untyped is not None:
         why = f"files hold nulls without a type in the column {untyped}, which its reader refuses"
         return SessionStore(None, why, OURS)
-    why_no_time = _why_no_time(spark, request)
-    if why_no_time is not None:
-        return why_no_time
+    unlike = _why_no_time(spark, request) or _why_no_duration(request)
+    if unlike is not None:
+        return unlike
     endpoint = request.table.driver.clients.endpoint
     store = session_store(spark, root, endpoint, files[0])
     if store.scheme is None:
         return store
+    parts = {field.name: "NullType(" in repr(field.dataType) for field in request.schema}
+    refused = refused_by_spark(request.table, request.snapshot, parts)
+    if refused is not None:
+        why = f"files of other programs hold {refused}, which its reader refuses"
+        return SessionStore(None, why, OURS)
     for each in lists:
         for file in {file.partition: file for file in each.files}.values():
             # An invalid value is refused, as by this package's reader. Spark would read null.
@@ -330,6 +336,18 @@ def _why_no_time(spark: SparkSession, request: _ReadRequest) -> SessionStore | N
         why = f"files of other programs may hold {column} in milliseconds, which its reader refuses"
         return SessionStore(None, why, OURS)
     return None
+
+
+def _why_no_duration(request: _ReadRequest) -> SessionStore | None:
+    """Return why Spark's reader cannot read a requested day-time interval; ``None``: it can."""
+    if not any(file.is_foreign for file in request.snapshot.files):
+        return None
+    named = (f.name for f in request.schema if "DayTimeIntervalType(" in repr(f.dataType))
+    column = next(named, None)
+    if column is None:
+        return None
+    why = f"files of other programs may count {column} in another unit, which its reader mistakes"
+    return SessionStore(None, why, OURS)
 
 
 def quoted(name: str) -> str:

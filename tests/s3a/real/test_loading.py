@@ -138,6 +138,40 @@ def test_files_of_other_programs_with_a_column_of_nulls_are_read(spark: Any, url
         Table(url).adopt(apply=True)
 
 
+_AT, _LONG = dt.datetime(2020, 1, 2, 3, 4, 5, 678901), dt.timedelta(days=1, seconds=7)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "why"),
+    [
+        (_LONG, pa.duration("ns"), "count v in another unit"),
+        ({"d": _LONG}, pa.struct([("d", pa.duration("s"))]), "count v in another unit"),
+        (_AT, pa.timestamp("ns"), "hold nanoseconds in the column v"),
+        ([_AT], pa.list_(pa.timestamp("ns")), "hold nanoseconds in the column v.list"),
+        (1.5, pa.float16(), "hold 16-bit floats in the column v"),
+    ],
+)
+def test_values_of_other_programs_are_those_that_were_written(
+    spark: Any, url: str, value: Any, kind: pa.DataType, why: str
+) -> None:
+    """As pandas writes times. Spark took nanoseconds of a duration for microseconds, so an update
+    wrote them a thousand times as long; and refused the other files."""
+    put_foreign(url, "a.parquet", pa.table({"n": [1, 2], "v": pa.array([value, None], kind)}))
+    Table(url).adopt(apply=True)
+    assert sorted(map(as_plain, load(spark, url).collect())) == [(1, value), (2, None)]
+    with pytest.raises(InvalidInputError, match=why):
+        load(spark, url, by="spark")
+    assert is_by_spark(load(spark, url, columns=["n"]))
+    assert update(url, set={"n": "n + 1"}, where="n = 2", spark=spark).rows.updated == 1
+    assert sorted(map(as_plain, load(spark, url).collect())) == [(1, value), (3, None)]
+    assert is_by_spark(load(spark, url))
+
+
+def as_plain(row: Any) -> tuple[Any, ...]:
+    values = row.asDict(True).values()
+    return tuple(values)
+
+
 @pytest.mark.parametrize("sources", ["parquet", ""])
 @pytest.mark.parametrize(("digits", "value"), [((5, 12), "42949673.01"), ((20, 38), "9" * 30)])
 def test_conditions_on_decimals_that_were_widened_find_rows_of_files_before(
