@@ -99,7 +99,41 @@ def listed_parquet(
         frame: Any = _read(session, schema, options, f"file://{log.parent}")
         if frame is None or len(frame._jdf.inputFiles()) != len(snapshot.files):
             return None
-    return frame, _paths(frame, snapshot, store)
+    return _comparing_nan(frame, schema), _paths(frame, snapshot, store)
+
+
+def _comparing_nan(frame: DataFrame, schema: StructType) -> DataFrame:
+    """Keep conditions on floats from Spark's Parquet reader.
+
+    For Spark NaN is greater than all other values, and statistics that Arrow has written ignore it:
+    by ``x > 5`` Spark would leave out the row groups in which NaN is the only greater value. An
+    expression is no column, so that conditions on it do not reach the reader.
+
+    :param schema: the columns of ``frame``.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DoubleType, FloatType
+
+    if not any(_has_floats(field.dataType) for field in schema):
+        return frame
+    columns = []
+    for field in schema:
+        column: Any = F.col(f"`{field.name.replace('`', '``')}`")
+        if isinstance(field.dataType, DoubleType | FloatType):
+            column = F.nanvl(column, column)
+        elif _has_floats(field.dataType):
+            column = F.coalesce(column, column)
+        columns.append(column.alias(field.name, metadata=field.metadata))
+    return frame.select(*columns)
+
+
+def _has_floats(kind: Any) -> bool:
+    """Tell whether a condition may be about a float: a column's value, or a field of structs."""
+    from pyspark.sql.types import DoubleType, FloatType, StructType
+
+    if isinstance(kind, StructType):
+        return any(_has_floats(field.dataType) for field in kind)
+    return isinstance(kind, DoubleType | FloatType)
 
 
 def _read(

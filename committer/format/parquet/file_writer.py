@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from inspect import signature
 from random import Random
 from typing import Any, Protocol
@@ -153,9 +153,12 @@ class FileWriter:
         """Bytes written to the stream so far."""
         return self._sink.tell()
 
-    def write(self, rows: pa.Table) -> None:
+    def write(self, rows: pa.Table, unbounded: Collection[str] = ()) -> None:
         """Write a row group.
 
+        :param unbounded: Parquet's names of columns that may hold NaN in the file; counts for the
+            first row group. Arrow's statistics ignore NaN, and readers for which it is the greatest
+            value would leave its rows out. So these columns have no statistics.
         :raises StreamError: a part could not be uploaded.
         """
         if self._writer is None:  # not in __init__: it writes, and may fail
@@ -167,12 +170,20 @@ class FileWriter:
                 use_dictionary=dictionary_columns(rows),  # pyright: ignore[reportArgumentType]
                 metadata_collector=self._footers,
                 sorting_columns=self._sorting_columns(),
+                write_statistics=self._bounded(unbounded),  # pyright: ignore[reportArgumentType]
                 **_LIKE_SPARK,
             )
         self._writer.write_table(self._annotated(rows), row_group_size=max(1, rows.num_rows))
         self.rows += rows.num_rows
         if self._content is not None:
             self._content.add(rows)
+
+    def _bounded(self, unbounded: Collection[str]) -> bool | list[str]:
+        """Return the columns that get statistics; ``True``: all."""
+        if not unbounded:
+            return True
+        paths = (path for field in self._stored for path in _paths(field.name, field.type))
+        return [path for path in paths if path not in unbounded]
 
     def _annotated(self, rows: pa.Table) -> pa.Table:
         """Cast rows to the types for which pyarrow writes the annotations of their columns."""
@@ -266,6 +277,41 @@ def dictionary_columns(rows: pa.Table) -> list[str]:
         for path, values in _leaves(name, pa.concat_arrays(sample.column(name).chunks))
         if _pays(values)
     ]
+
+
+def nan_columns(rows: pa.Table) -> set[str]:
+    """Return the columns in which a row holds NaN, by Parquet's names."""
+    return {
+        path
+        for name in rows.column_names
+        if _has_floats(rows.schema.field(name).type)
+        for chunk in rows.column(name).chunks
+        for path, values in _leaves(name, chunk)
+        if _is_float(values.type)
+        and pc.call_function("any", [pc.call_function("is_nan", [values])]).as_py()
+    }
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    return _is_float(kind) or any(_has_floats(kind.field(n).type) for n in range(kind.num_fields))
+
+
+def _is_float(kind: pa.DataType) -> bool:
+    return pt.is_float32(kind) or pt.is_float64(kind)
+
+
+def _paths(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Yield Parquet's names of a column's parts that hold values, as :func:`_leaves` has them."""
+    if pt.is_struct(kind):
+        for field in kind:
+            yield from _paths(f"{path}.{field.name}", field.type)
+    elif pt.is_map(kind):
+        yield from _paths(f"{path}.key_value.key", kind.key_type)
+        yield from _paths(f"{path}.key_value.value", kind.item_type)
+    elif pt.is_list(kind):
+        yield from _paths(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
 
 
 def _sample(rows: pa.Table) -> pa.Table:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ..job_spec import FileOptions
 from .batches import positions
-from .file_writer import FileWriter
+from .file_writer import FileWriter, nan_columns
 
 #: A file ends once it has this share of ``bytes_per_file``: to fill the rest would take smaller and
 #: smaller row groups.
@@ -41,6 +41,8 @@ class PartitionWriter:
         self._ratio = 1.0
         self.buffered = 0
         self._sealed: FileWriter | None = None
+        #: Columns that have held NaN: see :meth:`.FileWriter.write`.
+        self._unbounded: set[str] = set()
 
     @property
     def has_begun(self) -> bool:
@@ -74,11 +76,11 @@ class PartitionWriter:
         """Write the waiting rows as a row group, and end the file if it is full."""
         if not self._rows:
             return
-        file = self.open()
-        before = file.size
         table = pa.Table.from_batches(self.waiting, self._schema)
+        file = self._open_for(table)
+        before = file.size
         raw, self.waiting, self._rows, self.buffered = self.buffered, [], 0, 0
-        file.write(table)
+        file.write(table, self._unbounded)
         if raw:
             self._ratio = max(0.001, (file.size - before) / raw)
         options = self._options
@@ -86,6 +88,15 @@ class PartitionWriter:
             options.bytes_per_file and file.size >= _FULL * options.bytes_per_file
         ):
             self._end_file()
+
+    def _open_for(self, rows: pa.Table) -> FileWriter:
+        """Return the file for a row group: another one if its columns hold NaN that had none."""
+        found = nan_columns(rows)
+        if not found <= self._unbounded:
+            self._unbounded |= found
+            if self._file is not None and self._file.rows:
+                self._end_file()
+        return self.open()
 
     def close(self) -> None:
         """Write the rest, and end the last file without waiting for the store.

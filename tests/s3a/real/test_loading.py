@@ -138,6 +138,42 @@ def test_files_of_other_programs_with_a_column_of_nulls_are_read(spark: Any, url
         Table(url).adopt(apply=True)
 
 
+#: Conditions that are true of NaN, for Spark, and not of 5.
+_OF_NAN = (
+    *("x > 5", "x >= 6", "x != 5", "not (x <= 5)", "not x = 5", "x = double('NaN')"),
+    *("x not in (5.0D, 6.0D)", "not (x between 0 and 10)", "s.y > 5", "s.z.y != 5", "y > 5"),
+)
+
+
+@pytest.mark.parametrize("sources", ["parquet", ""])
+@pytest.mark.parametrize("layout", ["directory", "delta", "of others"])
+def test_conditions_find_nan_that_statistics_ignore(
+    spark: Any, url: str, layout: str, sources: str
+) -> None:
+    """Rows with NaN beside smaller numbers were left out, with their row group."""
+    x, y = pa.array([5.0, float("nan"), None]), pa.array([5.0, float("nan"), None], pa.float32())
+    z = pa.StructArray.from_arrays([y], ["y"])
+    s = pa.StructArray.from_arrays([x, z], ["y", "z"])
+    rows = pa.table({"n": [1, 2, 3], "x": x, "s": s, "y": y})
+    if layout == "of others":
+        put_foreign(url, "a.parquet", rows)
+    else:
+        with (Table if layout == "directory" else DeltaTable)(url).job(rows.schema) as job:
+            job.write(rows)
+    name = "spark.sql.sources.useV1SourceList"
+    before = spark.conf.get(name)
+    spark.conf.set(name, sources)
+    try:
+        loaded = load(spark, url, by="spark")
+        for text in _OF_NAN:
+            assert numbers(load(spark, url, where=text, by="spark")) == [2], text
+            assert numbers(loaded.where(text)) == [2], text
+        assert numbers(loaded.where("x is null and n > 2")) == [3]
+    finally:
+        spark.conf.set(name, before)
+    assert delete(url, where="s.y > 5", spark=spark).rows.deleted == 1
+
+
 _AT, _LONG = dt.datetime(2020, 1, 2, 3, 4, 5, 678901), dt.timedelta(days=1, seconds=7)
 
 

@@ -98,6 +98,53 @@ def test_each_file_is_added_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(finished) == len(set(finished)) == 6
 
 
+def test_columns_with_nan_have_no_statistics_and_begin_a_file_once() -> None:
+    """Arrow's ignore NaN, and Spark, for which it is the greatest value, left its rows out."""
+    nan, store = float("nan"), MemoryStreams()
+    x = [1.0, 2.0, nan, 4.0, None, 6.0, nan, 8.0]
+    y = [1.0, 2.0, 3.0, 4.0, 5.0, nan, 7.0, nan]
+    inner = pa.array(y, pa.float32())
+    lists = pa.ListArray.from_arrays(pa.array(range(len(y) + 1), pa.int32()), inner)
+    table = pa.table(
+        {
+            "n": list(range(len(x))),
+            "x": x,
+            "s": pa.StructArray.from_arrays([inner, pa.array(y)], ["a.b", "c"]),
+            "l": lists,
+            "m": pa.array([[(str(v), v)] for v in x], pa.map_(pa.string(), pa.float64())),
+            "t": ["a"] * len(x),
+        }
+    )
+    task = writer(store, table.schema, (), FileOptions(row_group_rows=2))
+    files = write_all(task, table, 2).files
+    assert pa.concat_tables(map(store.table, files)).to_pydict().keys() == table.to_pydict().keys()
+    assert repr(pa.concat_tables(map(store.table, files)).to_pylist()) == repr(table.to_pylist())
+    bounded = []
+    for file in files:
+        footer = pq.read_metadata(pa.BufferReader(store.body(file)))
+        chunks = [
+            (footer.row_group(group).column(column), group)
+            for group in range(footer.num_row_groups)
+            for column in range(footer.num_columns)
+        ]
+        bounded.append(sorted({c.path_in_schema for c, _ in chunks if c.is_stats_set}))
+    every = [
+        "l.list.element",
+        "m.key_value.key",
+        "m.key_value.value",
+        "n",
+        "s.a.b",
+        "s.c",
+        "t",
+        "x",
+    ]
+    assert bounded == [
+        every,
+        ["l.list.element", "m.key_value.key", "n", "s.a.b", "s.c", "t"],
+        ["m.key_value.key", "n", "t"],
+    ]
+
+
 def numbers(count: int, partitions: int = 1) -> pa.Table:
     return pa.table({"p": [n % partitions for n in range(count)], "v": list(range(count))})
 
