@@ -75,13 +75,13 @@ def find_conflicts(
         if seconds is not None:
             found = yield from look_back(context, seconds)
             book = ConflictBook(found.began, {})
-            search = _Search(context, found, book, damaged=list(found.damaged))
+            search = _ConflictSearch(context, found, book, damaged=list(found.damaged))
             yield from search.run()
             search.book.recall(record.said)
             return search.report()
         found = yield from look_since(context, record.said)
         book = ConflictBook.of(record.said, found.began)
-        search = _Search(context, found, book, damaged=list(found.damaged))
+        search = _ConflictSearch(context, found, book, damaged=list(found.damaged))
         yield from search.run()
         said = record.said
         if not search.damaged:
@@ -125,7 +125,7 @@ def remembered(
 
 
 @dataclass
-class _Search:
+class _ConflictSearch:
     """A search through new records and the records that they refer to.
 
     :param damaged: errors of records that the next search would not read again, since it goes on

@@ -117,6 +117,12 @@ class Server:
     def events(self, of: object, after: int = 0) -> list[Any]:
         return []
 
+    def last_event(self, of: object) -> int:
+        return max((it.number for it in self.events(of)), default=0)
+
+    def followers(self, asset: str) -> list[str]:
+        return []
+
 
 class Followed(Server):
     """Stands for an Airflow in which the week's asset starts the DAG ``monthly``, whose run goes on
