@@ -68,8 +68,8 @@ def data_root(
         typer.Argument(
             metavar="[ROOT|none]",
             help="The data root from now on: s3://bucket/prefix, with ?endpoint=… for another "
-            "store, and likewise profile=… of ~/.aws/config. none: files lie in the table. Without "
-            "it, only show the data root.",
+            "store, and likewise with a profile of ~/.aws/config. none: files lie in the table. "
+            "Without it, only show the data root.",
         ),
     ] = None,
     apply: Apply = False,

@@ -29,7 +29,7 @@ ConfFile = Annotated[
 ]
 OfWord = Annotated[
     str | None,
-    typer.Option("--committer", help="Add the settings of an operator with this committer=."),
+    typer.Option("--committer", help="Add the settings of an operator with this committer."),
 ]
 
 

@@ -374,8 +374,8 @@ def _asset_of(step: StepExecutionContext, asset_key: dg.AssetKey | None) -> dg.A
         raise InvalidInputError(
             f"The op {step.op.name!r} makes no asset, so nothing says which partitions of which "
             "table it writes. Nothing was written.",
-            remedy="Write in an asset's function; or open the table in the op, by "
-            "zero_rename.table(name).job(…).",
+            remedy="Write in an asset's function; or open the table in the op, by the "
+            "resource's table(name).job(…).",
         )
     known = sorted(it.to_user_string() for it in made.keys_by_output_name.values())
     if asset_key is None and len(known) == 1:

@@ -112,8 +112,8 @@ def check_whole_partitions(
                 f"The partition keys {read[path][0]!r} and {other!r} of the asset {asset!r} are "
                 f"both {path} in its table, and only the former is an input of this run: its rows "
                 "cannot be told from those of the latter. Nothing was read.",
-                remedy="Let the partition mapping name all keys of that partition; or make "
-                "partition_expr as fine as the asset's partitions; or read the table in the "
+                remedy="Let the partition mapping name all keys of that partition; or give "
+                "a partition_expr as fine as the asset's partitions; or read the table in the "
                 "function, by a ZeroRenameResource and a condition.",
             )
 

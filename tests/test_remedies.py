@@ -251,11 +251,15 @@ EXAMPLE_COLUMNS = {"name", "column", "year", "day", "hour"}
 SPARK_SUBMIT = {"--conf", "--jars", "--packages", "--py-files", "--properties-file"}
 #: After ``make``, these are English.
 ENGLISH = {"sure", "it", "that", "the", "a", "one", "only", "all", "some", "its"}
+ENGLISH |= {"again", "everything", "stale", "them"}
 #: Words with a capital inside, or an underscore, that are names of things rather than of options.
 NAMES = {"macOS", "zero_rename", "arrow_ipc", "sync_catalog"}
+#: Arguments of functions of other libraries.
+THEIRS = {"index_col", "partition_key"}
+NAMES |= THEIRS | {"dag_id", "run_id"}
 #: Words of other engines' SQL, which the package prints.
 NAMES |= {"external_location", "partitioned_by", "sync_partition_metadata", "read_parquet"}
-NAMES |= {"hive_partitioning", "hive_types", "union_by_name", "delta_scan"}
+NAMES |= {"timestamp_ntz", "hive_partitioning", "hive_types", "union_by_name", "delta_scan"}
 NAMES |= {"schema_name", "table_name", "table_location"}
 #: Members of requests to services that run Spark.
 NAMES |= {"entryPoint", "new_cluster", "apiVersion", "template_spec", "application_file"}
@@ -337,7 +341,7 @@ def bad_arguments(text: str) -> Iterator[str]:
         if name.isupper():
             if name not in constants():
                 yield f"{name}="
-        elif name not in arguments() | EXAMPLE_COLUMNS:
+        elif name not in arguments() | EXAMPLE_COLUMNS | THEIRS:
             yield f"{name}="
         elif value and (word not in choices().get(name, {word}) or not is_read(name, word)):
             yield f"{name}={word}"
