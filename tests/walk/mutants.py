@@ -107,8 +107,8 @@ MUTANTS = (
     Mutant(
         "an adoption leaves one partition out",
         "upkeep.adopt",
-        "wanted[start : start + _AT_ONCE])",
-        "wanted[start + 1 : start + _AT_ONCE])",
+        "_take(context, spec, some)",
+        "_take(context, spec, some[1:])",
         ("append", "adopt"),
         79,
     ),
