@@ -289,7 +289,7 @@ class TestContextOfNoAsset:
         def job() -> None:
             load()
 
-        with pytest.raises(dg.Failure, match=r"op 'load' makes no asset.*zero_rename\.table"):
+        with pytest.raises(dg.Failure, match=r"op 'load' makes no asset.*resource's table\(name\)"):
             job.execute_in_process()
 
     def test_op_of_a_graph_asset_is_taken(self, zero: ZeroRenameResource) -> None:

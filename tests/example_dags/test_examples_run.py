@@ -219,7 +219,7 @@ def test_correction_comes_back_after_an_older_load_has_replaced_it(
     (done,) = xcom(settled, "settle")["conflicts"]
     assert done["settlement"]["by"].startswith("flights_settle.settle of run ")
     assert job() == corrected
-    assert [(key, it["partition"]) for _, key, it in events(settled)] == [(None, day), (day, day)]
+    assert [(key, it["partition"]) for _, key, it in events(settled)] == [(day, day), (None, day)]
     assert xcom(run("flights_settle", 5), "find")["unresolved"] == 0
 
 
@@ -242,7 +242,7 @@ def test_day_is_published_once_its_audit_has_passed(
     assert (xcom(published, "audit"), xcom(published, "publish")["rows"]) == (2, 2)
     assert table.scan().count() == 2
     day = "year=2013/month=2/day=2"
-    assert [(key, it["partition"]) for _, key, it in events(published)] == [(None, day), (day, day)]
+    assert [(key, it["partition"]) for _, key, it in events(published)] == [(day, day), (None, day)]
     assert [it.job for it in table.unpublished()] == [waits.job]
 
 
