@@ -346,7 +346,7 @@ def test_step_that_waits_for_an_application_without_a_worker_says_so_in_its_log(
     done = dg.materialize([made], partition_key="1", instance=instance)
     said = [record.user_message for record in instance.all_logs(done.run_id)]
     assert any(
-        "The application of try 1 lives, without its worker: its job zr1-a" in it for it in said
+        "The application of attempt 1 lives, without its worker: its job zr1-a" in it for it in said
     )
     assert said.count("No earlier application is at work any more.") == 1
     assert not logging.getLogger("zero_rename").handlers
