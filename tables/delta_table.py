@@ -1047,6 +1047,7 @@ class DeltaTable(ChangeableTable):
 
         :raises InvalidInputError: one of the jobs is not open.
         """
+        jobs = job_ids("jobs", jobs)
         self.run(refuse_unknown(self._layout, jobs))
         return self.run(plan_recovery(self._layout, 0.0, jobs, spares_waiting=False))
 

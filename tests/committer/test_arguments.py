@@ -64,6 +64,13 @@ def test_invalid_argument_is_refused_with_its_name(
         call(made(s3_bucket, kind))
 
 
+def test_plan_for_jobs_named_by_a_generator_refuses_what_is_unknown(s3_bucket: Bucket) -> None:
+    with pytest.raises(InvalidInputError, match=f"No such job is open.*{JOB}"):
+        made(s3_bucket, DeltaTable).plan_give_up(it for it in [JOB])
+    with pytest.raises(InvalidInputError, match=f"jobs='{JOB}' is not a list"):
+        made(s3_bucket, DeltaTable).plan_give_up(JOB)
+
+
 @pytest.mark.parametrize("kind", [Table, DeltaTable])
 @pytest.mark.parametrize(
     "given", [float("inf"), float("nan"), timedelta(hours=1), "60", True, None]
