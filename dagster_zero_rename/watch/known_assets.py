@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -64,6 +65,19 @@ class KnownAssets:
     def table_as_it_is(self, key: dg.AssetKey) -> Table | DeltaTable:
         """Open the table of an asset in the layout that it has: three requests."""
         return self.reference(key).read_table(self.resource)
+
+    @contextmanager
+    def noting(self, target: str, failures: list[str]) -> Iterator[None]:
+        """Log an error in the block and add it to ``failures``, so that the tick goes on with other
+        targets.
+
+        :param target: what the block is about, for the log and the text.
+        """
+        try:
+            yield
+        except Exception as error:
+            self.context.log.exception(target)
+            failures.append(f"{target}: {type(error).__name__}: {error}")
 
     def unfinished(self) -> tuple[DagsterRun, ...]:
         """Return the runs that have not ended."""

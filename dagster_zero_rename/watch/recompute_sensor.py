@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -137,7 +136,7 @@ class _Search:
         """Return the tables of targets, without those that are not there yet."""
         found = dict[str, None]()
         for key in targets:
-            with self._noted_failures(f"asset {key.to_user_string()!r}"):
+            with self.assets.noting(f"asset {key.to_user_string()!r}", self.refused):
                 table = self.assets.table_as_it_is(key)
                 if table.exists():
                     found[table.root.url] = None
@@ -155,7 +154,7 @@ class _Search:
         except ZeroRenameError:
             readable = []
             for url in urls:
-                with self._noted_failures(url):
+                with self.assets.noting(url, self.refused):
                     self._look_up([url], versions)
                     readable.append(url)
             return self._look_up(readable, versions)
@@ -168,15 +167,6 @@ class _Search:
         """Return the code versions that the sensor asks for, by the tables that are there."""
         versions = self.assets.code_versions
         return {url: versions[key] for key in versions for url in self.urls_of([key])}
-
-    @contextmanager
-    def _noted_failures(self, target: str) -> Iterator[None]:
-        """Note an error in the block, so that the tick goes on with the other targets."""
-        try:
-            yield
-        except Exception as error:
-            self.assets.context.log.exception(target)
-            self.refused.append(f"{target}: {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True)

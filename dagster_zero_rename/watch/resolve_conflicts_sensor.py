@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -134,21 +133,12 @@ class _Tick:
         """Look at the table of each target, once if several targets have the same one."""
         tables: dict[str, Table] = {}
         for key in keys:
-            with self._noted_failures(f"asset {key.to_user_string()!r}"):
+            with self.assets.noting(f"asset {key.to_user_string()!r}", self.failed):
                 table = self.assets.table(key)
                 tables[table.root.url] = table
         for url, table in tables.items():
-            with self._noted_failures(url):
+            with self.assets.noting(url, self.failed):
                 self.look_at(table)
-
-    @contextmanager
-    def _noted_failures(self, target: str) -> Iterator[None]:
-        """Note an error in the block, so that the tick goes on with the other targets."""
-        try:
-            yield
-        except Exception as error:
-            self.assets.context.log.exception(target)
-            self.failed.append(f"{target}: {type(error).__name__}: {error}")
 
     def look_at(self, table: Table) -> None:
         """Record the outcomes of runs that were requested; then find open conflicts, and request
