@@ -123,6 +123,11 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
+def names_user(endpoint: str) -> bool:
+    """Return whether the URL of an endpoint holds a user or a password."""
+    return re.match(r"[^/]*//[^/@]*@", endpoint) is not None
+
+
 def without_secrets(url: str) -> str:
     """Return a refused URL for use in messages: no user, no password, no query."""
     place, query, _ = url.partition("?")

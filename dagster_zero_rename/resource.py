@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -15,7 +14,7 @@ from dagster._config.field_utils import IntEnvVar
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from zero_rename.catalog.glue import glue_client
-from zero_rename.committer.errors import InvalidInputError, without_secrets
+from zero_rename.committer.errors import InvalidInputError, names_user, without_secrets
 from zero_rename.committer.format.job_spec import (
     Mode,
     OnConflict,
@@ -85,7 +84,7 @@ _READ_BY = {
 
 
 def _check_endpoint(url: str) -> None:
-    if re.match(r"[^/]*//[^/@]*@", url):
+    if names_user(url):
         raise InvalidInputError(
             f"endpoint_url={without_secrets(url)!r} holds a user or a password, which no request "
             "uses and errors would show. Nothing was read or written.",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from ...committer.errors import InvalidInputError
+from ...committer.errors import InvalidInputError, names_user
 from ...committer.format.job_spec import Mode
 from ...committer.format.records.success_marker import COMMITTER as NATIVE
 from ...committer.store.lifecycle import ARCHIVES
@@ -158,7 +158,7 @@ class S3ASettings:
                 "read before it is restored",
                 "Choose a class that is read at once, such as GLACIER_IR or STANDARD_IA.",
             )
-        if self.endpoint and re.match(r"[^/]*//[^/@]*@", self.endpoint):
+        if self.endpoint and names_user(self.endpoint):
             raise _refused(
                 "The endpoint holds a user name or password, and settings are logged",
                 "Take it out; credentials come from the environment.",

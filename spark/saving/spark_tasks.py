@@ -18,6 +18,7 @@ from ...committer.commit.state.job_state import OpenedJob
 from ...committer.errors import TaskResultsError
 from ...committer.format.job_spec import Distribute
 from ...committer.format.records.pending_file import TaskResult
+from ...committer.format.schema.types import has_part
 from ..job_tags import Operations
 from ..options import WriterOptions
 from .distribution import distributed
@@ -202,11 +203,7 @@ def _calls_python(frame: Any) -> bool:
 
 def _has_bytes(kind: pa.DataType) -> bool:
     """Return whether values of a type may hold byte strings, as a variant does."""
-    if pt.is_binary(kind) or pt.is_large_binary(kind):
-        return True
-    if pt.is_map(kind):
-        return _has_bytes(kind.key_type) or _has_bytes(kind.item_type)
-    return any(_has_bytes(kind.field(number).type) for number in range(kind.num_fields))
+    return has_part(kind, lambda it: pt.is_binary(it) or pt.is_large_binary(it))
 
 
 @contextmanager

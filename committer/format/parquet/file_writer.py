@@ -18,6 +18,7 @@ from ..job_spec import FileOptions
 from ..layout import JOB_METADATA
 from ..records.pending_file import PendingFile
 from ..schema.array_cast import cast_array
+from ..schema.types import has_part
 from .annotations import stored_schema
 from .column_bounds import summarise
 from .row_content import RowContent
@@ -182,8 +183,8 @@ class FileWriter:
         """Return the columns that get statistics; ``True``: all."""
         if not unbounded:
             return True
-        paths = (path for field in self._stored for path in _paths(field.name, field.type))
-        return [path for path in paths if path not in unbounded]
+        parts = (_leaves(field.name, pa.nulls(0, field.type)) for field in self._stored)
+        return [path for leaves in parts for path, _ in leaves if path not in unbounded]
 
     def _annotated(self, rows: pa.Table) -> pa.Table:
         """Cast rows to the types for which pyarrow writes the annotations of their columns."""
@@ -284,7 +285,7 @@ def nan_columns(rows: pa.Table) -> set[str]:
     return {
         path
         for name in rows.column_names
-        if _has_floats(rows.schema.field(name).type)
+        if has_part(rows.schema.field(name).type, _is_float)
         for chunk in rows.column(name).chunks
         for path, values in _leaves(name, chunk)
         if _is_float(values.type)
@@ -292,26 +293,8 @@ def nan_columns(rows: pa.Table) -> set[str]:
     }
 
 
-def _has_floats(kind: pa.DataType) -> bool:
-    return _is_float(kind) or any(_has_floats(kind.field(n).type) for n in range(kind.num_fields))
-
-
 def _is_float(kind: pa.DataType) -> bool:
     return pt.is_float32(kind) or pt.is_float64(kind)
-
-
-def _paths(path: str, kind: pa.DataType) -> Iterator[str]:
-    """Yield Parquet's names of a column's parts that hold values, as :func:`_leaves` has them."""
-    if pt.is_struct(kind):
-        for field in kind:
-            yield from _paths(f"{path}.{field.name}", field.type)
-    elif pt.is_map(kind):
-        yield from _paths(f"{path}.key_value.key", kind.key_type)
-        yield from _paths(f"{path}.key_value.value", kind.item_type)
-    elif pt.is_list(kind):
-        yield from _paths(f"{path}.list.element", kind.value_type)
-    else:
-        yield path
 
 
 def _sample(rows: pa.Table) -> pa.Table:

@@ -90,10 +90,6 @@ def _numbers(column: pa.Array) -> pa.Array:
         doubles = column.cast(pa.float64())
         nan = pa.scalar(float("nan"), pa.float64())
         return _bits(_call("if_else", _call("is_nan", doubles), nan, doubles))
-    if pt.is_decimal(kind):
-        found = column.dictionary_encode()
-        texts = (_digits(it).encode() for it in found.dictionary.to_pylist())
-        return pa.array(map(_of_bytes, texts), _U64).take(found.indices)
     return _of_values(column)
 
 
@@ -106,8 +102,10 @@ def _of_values(column: pa.Array) -> pa.Array:
         return pa.array((_of_bytes(_plain(it)) for it in column.to_pylist()), _U64)
     found = column.cast(pa.binary()) if pt.is_string(column.type) else column
     found = found.dictionary_encode()
-    hashes = pa.array(map(_of_bytes, found.dictionary.to_pylist()), _U64)
-    return hashes.take(found.indices)
+    values = found.dictionary.to_pylist()
+    if pt.is_decimal(column.type):
+        values = [_digits(it).encode() for it in values]
+    return pa.array(map(_of_bytes, values), _U64).take(found.indices)
 
 
 def _plain(value: Any) -> bytes:

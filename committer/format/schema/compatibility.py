@@ -17,7 +17,7 @@ import pyarrow.types as pt
 from ...errors import InvalidInputError, TableMismatchError
 from .array_cast import cast_array
 from .hive_paths import check_column, check_partition_type
-from .types import LATER, NAMES, UNTYPED, find_column, kept_metadata, normalise
+from .types import LATER, NAMES, UNTYPED, find_column, has_part, kept_metadata, normalise
 
 
 def check_types(schema: pa.Schema, partition_by: Sequence[str]) -> None:
@@ -65,14 +65,9 @@ def with_untyped(field: pa.Field, *stored: pa.DataType) -> pa.Field:
 
     :param stored: the column's types in files.
     """
-    if not any(kind != field.type and _has_nulls(kind) for kind in stored):
+    if not any(kind != field.type and has_part(kind, pt.is_null) for kind in stored):
         return field
     return field.with_metadata({**(field.metadata or {}), UNTYPED: b"true"})
-
-
-def _has_nulls(kind: pa.DataType) -> bool:
-    parts = (kind.field(number).type for number in range(kind.num_fields))
-    return pt.is_null(kind) or any(map(_has_nulls, parts))
 
 
 def check_same(table_schema: pa.Schema, job_schema: pa.Schema, *, table: str | None = None) -> None:

@@ -36,7 +36,7 @@ merely happen to hold no null."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -87,6 +87,12 @@ def find_column(name: str, names: Iterable[str]) -> str | None:
     No two columns of a table differ by case alone.
     """
     return next((own for own in names if own.lower() == name.lower()), None)
+
+
+def has_part(kind: pa.DataType, is_meant: Callable[[pa.DataType], bool]) -> bool:
+    """Return whether a type, or a part of a nested one, is a meant one."""
+    inner = (kind.field(number).type for number in range(kind.num_fields))
+    return is_meant(kind) or any(has_part(it, is_meant) for it in inner)
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:

@@ -139,10 +139,14 @@ def test_committed_write_whose_record_fails_is_told_as_committed(
     monkeypatch.setattr(made, "_spark_writes", commit)
     monkeypatch.setattr(made, "_verify", lambda record: None)
     monkeypatch.setattr(recorded_write, "RowCount", lambda name: Uncounted())
-    tags = dict.fromkeys(("addTag", "removeTag", "interruptTag"), lambda tag: None)
-    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(**tags))
     with pytest.raises(UnfinishedCommitError, match="rows are committed, and its record"):
-        made.write(frame, WRITE, 1, 1)
+        made.write(a_frame(), WRITE, 1, 1)
+
+
+def a_frame() -> Any:
+    """A frame whose session takes tags."""
+    tags = dict.fromkeys(("addTag", "removeTag", "interruptTag"), lambda tag: None)
+    return SimpleNamespace(sparkSession=SimpleNamespace(**tags))
 
 
 @pytest.mark.usefixtures("submitted")
@@ -159,10 +163,8 @@ def test_committed_write_that_could_not_empty_a_partition_is_on_record_as_writte
         monkeypatch.setattr(made, name, lambda *_: None)
     monkeypatch.setattr(made, "_empty_the_rest", refuse)
     monkeypatch.setattr(recorded_write, "RowCount", lambda name: Uncounted())
-    tags = dict.fromkeys(("addTag", "removeTag", "interruptTag"), lambda tag: None)
-    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(**tags))
     with pytest.raises(UnfinishedCommitError, match="could not be emptied"):
-        made.write(frame, WRITE, 1, 1)
+        made.write(a_frame(), WRITE, 1, 1)
     assert [write.state for write in writes(store)] == [WRITTEN]
 
 
