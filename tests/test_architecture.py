@@ -108,15 +108,16 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "startup": set(),
         "s3a": {"options", "write_target", "job_tags", "startup"},
         "reading": {
-            *("options", "types", "worker", "session_settings", "planned_frame", "startup", "s3a")
+            *("options", "types", "worker", "session_settings", "planned_frame", "startup", "s3a"),
+            "column_names",
         },
         "saving": {
             *("options", "types", "worker", "write_target", "job_tags", "startup", "reading"),
-            *("session_settings", "planned_frame"),
+            *("session_settings", "planned_frame", "column_names"),
         },
         "changing": {
             *("options", "pipes", "types", "worker", "write_target", "startup", "reading"),
-            *("saving", "session_settings"),
+            *("saving", "session_settings", "column_names"),
         },
     },
     "operators": {"loading": set()},

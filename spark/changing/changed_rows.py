@@ -17,7 +17,7 @@ from ...committer.format.layout import UNPARTITIONED
 from ...committer.format.row_changes import RowChanges
 from ...committer.format.schema.compatibility import cast_column
 from ...committer.format.schema.hive_paths import escape, format_values
-from ..reading.load import quoted
+from ..column_names import quoted
 from ..worker import readable_errors
 
 if TYPE_CHECKING:

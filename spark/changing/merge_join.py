@@ -13,8 +13,9 @@ from ...committer.commit.snapshot import Snapshot, state_without_table
 from ...committer.errors import SnapshotGoneError, ZeroRenameError
 from ...committer.format.job_spec import SchemaMode
 from ...committer.merge_request import IGNORE, INSERT, UPDATE
+from ..column_names import quoted
 from ..reading.char_columns import as_char
-from ..reading.load import quoted, state_frame
+from ..reading.load import state_frame
 from ..types import spark_schema
 from .changed_rows import (
     DELETED,

@@ -24,8 +24,8 @@ from ...committer.format.schema.spark_types import in_own_types
 from ...committer.merge_request import IGNORE, UPDATE, MergeRequest, several_rows
 from ...committer.table import Table
 from ...tables import DeltaTable
+from ..column_names import quoted
 from ..reading.char_columns import as_char
-from ..reading.load import quoted
 from ..reading.predicate import refuse_beyond_rows
 from ..types import spark_schema, table_schema
 from .changed_rows import as_directory, as_partition_value, partitions_of

@@ -14,8 +14,9 @@ from ...committer.format.schema.compatibility import find_column
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
 from ...tables import DeltaTable
+from ..column_names import quoted
 from ..reading.char_columns import as_char
-from ..reading.load import quoted, state_frame
+from ..reading.load import state_frame
 from ..reading.predicate import refuse_beyond_rows, selected_partitions
 from ..types import spark_schema
 from .changed_rows import (

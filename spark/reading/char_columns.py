@@ -7,8 +7,9 @@ shorter value, as Python or an expression may write it, would match no condition
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..column_names import quoted
 from ..session_settings import is_on
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ def padded(frame: DataFrame, schema: StructType) -> DataFrame:
         return frame
     columns = []
     for field in schema.fields:
-        quoted: Any = F.col("`" + field.name.replace("`", "``") + "`")
-        value = as_char(quoted, field, frame.sparkSession)
+        value = as_char(F.col(quoted(field.name)), field, frame.sparkSession)
         columns.append(value.alias(field.name, metadata=field.metadata))
     return frame.select(*columns)
 

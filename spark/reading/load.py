@@ -34,6 +34,7 @@ from ...committer.store.fast_root import is_fast
 from ...committer.table import Table
 from ...tables import DeltaTable
 from ...tables.table_at_root import find_at_root, open_at_root
+from ..column_names import quoted
 from ..session_settings import is_on
 from ..startup.preflight import warn_of_overwrites
 from ..types import spark_schema
@@ -82,7 +83,9 @@ class _ReadRequest:
     def of(self, frame: DataFrame) -> DataFrame:
         """Select the requested rows and columns from a frame of :attr:`schema`, by Spark."""
         selected = frame if self.where is None else frame.where(self.where)
-        return selected.select(*map(quoted, self.names))
+        # Without this, a view of the frame would accept an INSERT, whose rows would be lost. By
+        # selectExpr it is one call of the JVM, not two for each column.
+        return selected.selectExpr(*map(quoted, self.names))
 
 
 def load(
@@ -348,11 +351,6 @@ def _why_no_duration(request: _ReadRequest) -> SessionStore | None:
         return None
     why = f"files of other programs may count {column} in another unit, which its reader mistakes"
     return SessionStore(None, why, OURS)
-
-
-def quoted(name: str) -> str:
-    """Quote a column's name for Spark's SQL."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def create_view(

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..column_names import quoted
 from ..planned_frame import frame_of_plan
-from ..reading.load import quoted
 from ..session_settings import is_on
 
 if TYPE_CHECKING:
