@@ -90,6 +90,11 @@ def iceberg_read(side: SparkSide, workload: Workload, url: str) -> int:
     return all_of(asked(side.spark.table(_table(url)), workload))
 
 
+def iceberg_read_newest(side: SparkSide, workload: Workload, url: str) -> int:
+    side.spark.sql(f"refresh table {_table(url)}")
+    return iceberg_read(side, workload, url)
+
+
 def _delta(side: SparkSide, workload: Workload) -> Any:
     writer = side.frame(workload).write.format("delta")
     return writer.partitionBy("day") if workload.partitions else writer

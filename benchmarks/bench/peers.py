@@ -20,6 +20,7 @@ from bench.workloads import (
     DELTA_ON_4_1,
     DELTA_TOGETHER_ON_4_1,
     ICEBERG,
+    ICEBERG_NEWEST,
     LOCAL,
     ON_3_5,
     ON_4_1,
@@ -196,6 +197,7 @@ PEERS = (
         check=lake_peers.iceberg_check,
         read=lake_peers.iceberg_read,
     ),
+    Peer(ICEBERG_NEWEST, "spark-4.1", {"read": lake_peers.iceberg_read_newest}, ICEBERG),
     _lake(
         DELTA,
         append=lake_peers.delta,

@@ -69,6 +69,9 @@ BY_US_ON_4_1 = f'{DELTA_ON_4_1}, load(by="zero_rename")'
 TOGETHER_ON_4_1 = f"{ON_4_1}, distribute=partition"
 DELTA_TOGETHER_ON_4_1 = f"{DELTA_ON_4_1}, distribute=partition"
 DELTA, ICEBERG = "Delta on Spark 4.1", "Iceberg on Spark 4.1"
+#: Iceberg's catalog keeps a table's state for half a minute; with REFRESH TABLE before each read,
+#: it reads the newest one, as we and Delta do.
+ICEBERG_NEWEST = f"{ICEBERG}, newest state"
 _LAKES = (ON_4_1, DELTA_ON_4_1, DELTA, ICEBERG)
 #: The queries of ``read``: a condition, and the only column wanted.
 QUERIES: dict[str, tuple[tuple[str, str, int] | None, str]] = {
