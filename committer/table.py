@@ -18,6 +18,7 @@ from .commit.snapshot import Snapshot
 from .commit.state.context import Progress
 from .commit.state.heartbeat import OF_TASKS, send_heartbeat
 from .commit.state.job_state import Aborted, Committed, OpenedJob
+from .format.ages import check_age
 from .format.given_rows import schema_of
 from .format.job_spec import (
     MAX_DURATION,
@@ -236,10 +237,12 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         :param job: this job only.
         :param patience: seconds that the owner of a job that lost files must have been silent;
             ``None`` takes each job's own, 0 says that its process has ended.
-        :raises InvalidInputError: the table has no heads, or ``job`` is not an open committed job.
+        :raises InvalidInputError: the table has no heads, ``job`` is not an open committed job, or
+            ``patience`` is negative or no number.
         :raises DamagedError: the decision of ``job`` cannot be read.
         :raises UnfinishedCommitError: a decision changed meanwhile; run it again.
         """
+        check_age("patience", patience)
         return self.tend(repair(self._context, accept_loss, job, patience))
 
     def rebuild_heads(self, apply: bool = False) -> list[RebuiltHead]:
@@ -259,8 +262,10 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
 
         :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs, or
             an open job's own if that is longer.
+        :raises InvalidInputError: ``max_duration`` is negative or no number.
         :raises StoreUnreachableError: the store does not answer.
         """
+        check_age("max_duration", max_duration)
         return self.run(examine(self._context, max_duration))
 
     def problems(self) -> list[Problem]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from .commit.state.old_records import KEPT_FOR
 from .errors import ZeroRenameError
+from .format.ages import check_age
 from .format.job_spec import Owner, job_ids
 from .format.records.inputs import Inputs
 from .format.records.run_conflict import ConflictingRun, RunConflict, SettledBy, Settlement
@@ -46,11 +47,14 @@ class TendedTable(ReadableTable):
         """Recover every open job: finish committed ones, clean up aborted ones, fence dead ones.
 
         :param patience: seconds an undecided job may be silent; ``None`` takes each job's own.
+        :raises InvalidInputError: ``patience`` is negative or no number. Nothing was changed.
         """
+        check_age("patience", patience)
         return self.tend(recover_all(self._context, patience))
 
     def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
         """Report what :meth:`recover` would do, with the same ``patience``. Changes nothing."""
+        check_age("patience", patience)
         return self.run(plan_all(self._context, patience))
 
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
@@ -85,8 +89,11 @@ class TendedTable(ReadableTable):
             ``zero_rename.s3a.recovery.living``.
         :raises ValueError: ``foreign`` without ``older_than``.
         :raises InvalidInputError: nothing of one of ``jobs`` is here, or it is a text instead of a
-            list. Nothing was changed.
+            list; or an age is negative or no number. Nothing was changed.
         """
+        ages = {"older_than": older_than, "patience": patience}
+        for name, given in {**ages, "records_older_than": records_older_than}.items():
+            check_age(name, given)
         if foreign and older_than is None:
             raise ValueError("purge(foreign=True) needs older_than, in seconds")
         age = older_than if foreign else None
@@ -104,8 +111,10 @@ class TendedTable(ReadableTable):
         :param older_than: seconds, by the store's clock, for which decisions, runs' failures and
             what was replaced stay whole. Only convenience depends on it.
         :param apply: do it; ``False`` only says what would be done.
+        :raises InvalidInputError: ``older_than`` is negative or no number.
         :raises TableNotFoundError: no table here.
         """
+        check_age("older_than", older_than)
         return self.tend(gc(self._context, older_than, apply))
 
     def conflicts(self, seconds: float | None = None, remember: bool = True) -> ConflictReport:
@@ -116,9 +125,11 @@ class TendedTable(ReadableTable):
         :param seconds: instead of since the last look, so many before now, by the store's clock;
             such a look is not remembered.
         :param remember: the next look goes on from this one; ``False`` writes nothing.
-        :raises InvalidInputError: a table of coordination *none*.
+        :raises InvalidInputError: a table of coordination *none*; ``seconds`` is negative or no
+            number.
         :raises RecordDamagedError: the record of the looks before cannot be read.
         """
+        check_age("seconds", seconds)
         return self.run(find_conflicts(self._context, seconds, remember))
 
     def check_rerun(self, conflict: RunConflict, winner: ConflictingRun) -> None:

@@ -29,6 +29,7 @@ from ..committer.errors import (
     ZeroRenameError,
     about,
 )
+from ..committer.format.ages import check_age
 from ..committer.format.as_of import AsOf, Past
 from ..committer.format.given_rows import schema_of
 from ..committer.format.job_spec import (
@@ -1021,11 +1022,14 @@ class DeltaTable(ChangeableTable):
 
         :param patience: seconds after its opening from which on a job counts as dead; ``None``: its
             own ``max_duration``. 0 means that no job is running.
+        :raises InvalidInputError: ``patience`` is negative or no number. Nothing was changed.
         """
+        check_age("patience", patience)
         return self.run(recover_jobs(self._layout, patience))
 
     def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
         """Return what :meth:`recover` would do. Changes nothing."""
+        check_age("patience", patience)
         return self.run(plan_recovery(self._layout, patience))
 
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
@@ -1065,9 +1069,11 @@ class DeltaTable(ChangeableTable):
             a search is not recorded.
         :param remember: record the result, so that the next search goes on from it; ``False``
             writes nothing.
+        :raises InvalidInputError: ``seconds`` is negative or no number.
         :raises RecordDamagedError: the record of conflicts cannot be read.
         :raises TableNotFoundError: there is no table.
         """
+        check_age("seconds", seconds)
         return self.run(find_log_conflicts(self.root, self._layout, seconds, remember))
 
     def settled(self, seen: Mapping[str, int]) -> dict[str, SettledPartition]:
@@ -1236,7 +1242,9 @@ class DeltaTable(ChangeableTable):
         overwritten entries. Writes small objects, and removes them.
 
         :param max_duration: seconds that the longest job may take; ``None``: the default.
+        :raises InvalidInputError: ``max_duration`` is negative or no number.
         """
+        check_age("max_duration", max_duration)
         return self.run(examine(self.root, self._layout, max_duration))
 
     def was_made_here(self) -> bool:
@@ -1265,7 +1273,9 @@ class DeltaTable(ChangeableTable):
 
         :param older_than: their least age in seconds, by the store's clock.
         :param apply: ``False`` only reports which.
+        :raises InvalidInputError: ``older_than`` is negative or no number.
         """
+        check_age("older_than", older_than)
         return self.run(purge_records(self.root, older_than, apply))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import InvalidInputError, without_secrets
+from ..format.ages import check_age
 from ..format.layout import require_job_id
 from ..store.requests import ListedUpload, Step
 from ..store.s3_urls import SCHEME, check_bucket_part
@@ -99,9 +100,11 @@ class Selection:
     jobs: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """Check the ids of jobs.
+        """Check the age and the ids of jobs.
 
-        :raises InvalidInputError: one of ``jobs`` is not a job id.
+        :raises InvalidInputError: one of ``jobs`` is not a job id, or ``older_than`` is negative or
+            no number.
         """
+        check_age("older_than", self.older_than)
         for job in self.jobs:
             require_job_id(job)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...committer.errors import InvalidInputError
+from ...committer.format.ages import check_age
 from ...committer.format.job_spec import Owner
 from ...committer.format.layout import TableRoot
 from ..runs.ledger import OpenTries
@@ -78,10 +79,9 @@ class RecoveryOptions:
 
         :raises InvalidInputError: an invalid patience, an invalid direction or an invalid folder.
         """
+        check_age("patience", self.patience)
         parts = [part for folder in self.folders for part in folder.strip("/").split("/")]
-        if self.patience is not None and not self.patience >= 0:  # True also of NaN.
-            wrong = f"patience={self.patience} is not a number of seconds, 0 or more"
-        elif self.direction not in (None, Action.FORWARD, Action.BACK):
+        if self.direction not in (None, Action.FORWARD, Action.BACK):
             wrong = f"{self.direction} is no direction"
         elif not {"", ".", ".."}.isdisjoint(parts):
             wrong = f"{', '.join(self.folders)}: a folder of a table has no '..' or empty component"

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...committer.errors import OutcomeUnknownError, RecordDamagedError
+from ...committer.format.ages import check_age
 from ...committer.format.job_spec import Mode
 from ...committer.format.layout import UNPARTITIONED, TableRoot
 from ...committer.format.records.run_conflict import ConflictingRun
@@ -48,9 +49,11 @@ def find_s3a_conflicts(
     :param seconds: how far back to search, by the store's clock; ``None``: since the last search.
     :param remember: record the result, so that the next search begins where this one ends;
         ``False`` writes nothing.
+    :raises InvalidInputError: ``seconds`` is negative or no number.
     :raises RecordDamagedError: the record of earlier searches cannot be read.
     :raises OutcomeUnknownError: other processes wrote that record again and again.
     """
+    check_age("seconds", seconds)
     key = conflicts_key(root)
     for _ in range(ROUNDS):
         record = yield from read_conflicts(key)

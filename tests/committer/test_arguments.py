@@ -12,6 +12,7 @@ from conftest import Bucket
 
 from zero_rename import Table
 from zero_rename.committer import InvalidInputError, JobSpec
+from zero_rename.committer.upkeep.upload_selection import Selection
 from zero_rename.tables import DeltaTable
 
 pytestmark = [pytest.mark.memory_s3]
@@ -80,6 +81,45 @@ def test_max_duration_that_no_record_can_hold_is_refused(
 ) -> None:
     with pytest.raises(InvalidInputError, match=r"max_duration=.* finite number of seconds"):
         made(s3_bucket, kind).job(max_duration=given)
+
+
+AGES: dict[str, Callable[[Any, Any], object]] = {
+    "recover": lambda it, age: it.recover(age),
+    "plan_recovery": lambda it, age: it.plan_recovery(age),
+    "conflicts": lambda it, age: it.conflicts(seconds=age),
+    "doctor": lambda it, age: it.doctor(age),
+}
+AGES_OF: dict[Any, dict[str, Callable[[Any, Any], object]]] = {
+    DeltaTable: AGES | {"purge_records": lambda it, age: it.purge_records(age)},
+    Table: AGES
+    | {
+        "repair": lambda it, age: it.repair(patience=age),
+        "gc": lambda it, age: it.gc(age),
+        "purge, patience": lambda it, age: it.purge(patience=age),
+        "purge, older_than": lambda it, age: it.purge(older_than=age, foreign=True),
+        "purge, records_older_than": lambda it, age: it.purge(records_older_than=age),
+    },
+}
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+@pytest.mark.parametrize("age", [float("nan"), -1, "60", True])
+def test_age_that_is_no_number_of_seconds_is_refused_and_leaves_living_jobs(
+    s3_bucket: Bucket, kind: Any, age: Any
+) -> None:
+    table = made(s3_bucket, kind)
+    with table.job(ROWS.schema, partition_by=["day"]) as living:
+        living.write(ROWS)
+        for call in AGES_OF[kind].values():
+            with pytest.raises(InvalidInputError, match="must be a number of seconds"):
+                call(table, age)
+    assert table.scan().count() == 3
+
+
+@pytest.mark.parametrize("age", [float("nan"), -1])
+def test_selection_of_uploads_by_an_age_that_is_no_number_of_seconds_is_refused(age: float) -> None:
+    with pytest.raises(InvalidInputError, match=r"older_than=.* must be a number of seconds"):
+        Selection(older_than=age)
 
 
 class TestJobsByName:
