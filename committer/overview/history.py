@@ -11,7 +11,6 @@ import pyarrow as pa
 from ..commit.state.context import Context
 from ..commit.state.found_table import read_table
 from ..errors import InvalidInputError
-from ..format.layout import jobs_on_record
 from ..store.listing import list_objects
 from ..store.requests import Step
 from .recent_jobs import PartitionChange, SeenJob, recent_jobs
@@ -57,8 +56,7 @@ def history(context: Context, most: int) -> Step[pa.Table]:
     if not jobs and not damaged:
         yield from read_table(context)
     rows = [row for job in jobs for row in _rows(job)]
-    unread = jobs_on_record(context.root.decisions_prefix, [error.key or "" for error in damaged])
-    rows += [{"job": job, "verdict": "damaged"} for job in unread]
+    rows += [{"job": job, "verdict": "damaged"} for job in damaged]
     return pa.Table.from_pylist(rows, schema=HISTORY)
 
 

@@ -146,8 +146,9 @@ def _change(change: PartitionDecision) -> PartitionChange:
 
 def recent_jobs(
     context: Context, now: float, most: int
-) -> Step[tuple[list[SeenJob], list[DamagedError]]]:
-    """Read the jobs decided last, newest first, and an error for each decision that cannot be read.
+) -> Step[tuple[list[SeenJob], dict[str, DamagedError]]]:
+    """Read the jobs decided last, newest first, and by job an error for each decision that cannot
+    be read, or of which a part cannot be.
 
     One request a job, and one for each thousand decisions of the time that is listed.
 
@@ -164,7 +165,8 @@ def recent_jobs(
     found = yield from All(tuple(or_damage(read_decision(context, job)) for job in newest))
     seen = [seen_job(it) for it in found if isinstance(it, Decided)]
     seen.sort(key=lambda job: (job.decided_at, job.job), reverse=True)
-    return seen, [it for it in found if isinstance(it, DamagedError)]
+    errors = zip(newest, found, strict=True)
+    return seen, {job: it for job, it in errors if isinstance(it, DamagedError)}
 
 
 def _opened_about(context: Context, now: float, digits: int) -> Step[set[str]]:

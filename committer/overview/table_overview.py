@@ -75,7 +75,7 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
             or_damage(read_conflicts(context.root.conflicts_key)),
         )
     )
-    unread = [*unread, *([record] if isinstance(record, DamagedError) else [])]
+    damage = [*unread.values(), *([record] if isinstance(record, DamagedError) else [])]
     found = ConflictRecord("") if isinstance(record, DamagedError) else record.said
     failures = yield from standing_failures(context, opened.date, jobs)
     conflicts = (*found.open, *reversed(found.settled))
@@ -90,7 +90,7 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
         tuple(under_way),
         tuple(failures),
         there.behind_index,
-        (*refused, *(str(error) for error in unread)),
+        (*refused, *(str(error) for error in damage)),
         conflicts=conflicts,
     )
 

@@ -11,6 +11,7 @@ import pytest
 
 from support.protocol import DAY1, DAY2, ROOT, World, memory_table
 from zero_rename.committer import InvalidInputError, Mode, Owner, Table, TableNotFoundError
+from zero_rename.committer.commit.state.context import Limits
 
 
 def shown(table: Table, *columns: str, **asked: Any) -> list[tuple[Any, ...]]:
@@ -76,6 +77,15 @@ def test_a_decision_that_cannot_be_read(world: World) -> None:
     world.store.objects[key] = replace(world.store.objects[key], body=b"{")
     table = memory_table(world.store)
     assert shown(table, "job", "verdict") == [(whole, "commit"), (broken, "damaged")]
+
+
+def test_job_of_whose_decision_a_part_is_gone_is_damaged() -> None:
+    world = World().with_context(limits=Limits(files_per_object=1))
+    job = world.load(DAY1, DAY2).job
+    whole = ROOT.decision_key(job)
+    part = next(it for it in world.store.objects if it.startswith(whole[:-4]) and it != whole)
+    del world.store.objects[part]
+    assert shown(memory_table(world.store), "job", "verdict") == [(job, "damaged")]
 
 
 def test_a_table_that_is_none(world: World) -> None:

@@ -350,7 +350,7 @@ class TestRecentJobs:
         for at, listings in ((now, 2), (now + 10 * 366 * DAY, 5)):
             world.driver.requests.clear()
             found, unread = world.driver.run(recent_jobs(world.context, at, 1))
-            assert (len(found), unread) == (1, [])
+            assert (len(found), unread) == (1, {})
             assert world.driver.counts() == {"ListObjects": listings, "Get": 1}
 
     def test_the_time_in_an_id(self) -> None:
