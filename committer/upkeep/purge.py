@@ -218,8 +218,9 @@ def _recovered(
     outcomes: list[Recovered] = []
     if coordination is Coordination.STORE:
         for job in dead:
-            outcome = yield from give_up(context, job)
-            outcomes += [outcome] if outcome else []
+            # A job whose decision cannot be read stays open: recover() reports it.
+            outcome = yield from or_damage(give_up(context, job))
+            outcomes += [outcome] if isinstance(outcome, Recovered) else []
     outcomes += yield from recover(context, patience)
     if coordination is Coordination.STORE:
         outcomes += yield from dead_claims(context, _release)

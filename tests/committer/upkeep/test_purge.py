@@ -166,6 +166,17 @@ class TestFullStore:
         assert str(found.outcome) == "committed"
         assert world.jobs_of(DAY1) == [opened.job]
 
+    def test_job_named_as_dead_whose_decision_cannot_be_read_fails_alone(
+        self, world: World
+    ) -> None:
+        dead, damaged = world.open(), world.open()
+        world.write(dead, DAY1)
+        world.store.apply(Put(ROOT.decision_key(damaged.job), b"{"))
+        report = world.purge(jobs=[damaged.job, dead.job])
+        assert report.failed == 1
+        outcomes = {it.job: str(it.outcome) for it in report.recovered}
+        assert outcomes == {dead.job: "aborted", damaged.job: "failed"}
+
 
 class TestWhose:
     def nested(self, store: MemoryStore) -> World:
