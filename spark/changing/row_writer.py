@@ -5,6 +5,7 @@ The change is computed again if another job came first, and made once for each r
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -16,9 +17,12 @@ from ...committer.changeable_table import refuse_repeat
 from ...committer.commit.state.job_state import Committed
 from ...committer.errors import (
     CommitConflictError,
+    DataLostError,
     InvalidInputError,
+    OutcomeUnknownError,
     SnapshotGoneError,
     TableNotFoundError,
+    UnfinishedCommitError,
     ZeroRenameError,
 )
 from ...committer.format.handoff import Handoff
@@ -50,6 +54,8 @@ from .changed_rows import ChangedRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("zero_rename.spark.changing.row_writer")
 
 
 class RowWriter:
@@ -101,14 +107,27 @@ class RowWriter:
             except Exception as error:
                 if (refused := self._refused_value(error)) is not None:
                     raise refused from error
-                # If a replace has removed a file, Spark's own reader raises an error of another
-                # kind.
-                if rows is None or attempt == attempts or not self.table.has_moved(rows.state):
+                if rows is None or attempt == attempts or not self._may_be_overtaken(error, rows):
                     raise
             finally:
                 if rows is not None:
                     rows.release()
         raise AssertionError("each attempt returns or raises")
+
+    def _may_be_overtaken(self, error: Exception, rows: ChangedRows) -> bool:
+        """Return whether another job may have caused an error, by changing the table meanwhile.
+
+        If a replace has removed a file, Spark's own reader raises an error of another kind. An
+        error by which the change is committed, or may be, is never such an error: then the change
+        itself may have moved the table, and would be made twice.
+        """
+        if isinstance(error, OutcomeUnknownError | UnfinishedCommitError | DataLostError):
+            return False
+        try:
+            return self.table.has_moved(rows.state)
+        except ZeroRenameError as failed:
+            logger.warning("whether another job has changed the table is not known: %s", failed)
+            return False
 
     def _refused_value(self, error: Exception) -> InvalidInputError | None:
         """Return the error of a value that a Spark query has refused; ``None`` for other errors."""

@@ -1,0 +1,113 @@
+"""Attempts of a change of rows: which errors it computes the change again after. Without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from zero_rename.committer import (
+    CommitStateUnknownError,
+    DataLostError,
+    InvalidInputError,
+    StoreUnreachableError,
+    Table,
+    TaskResultsError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+)
+from zero_rename.committer.commit.snapshot import Snapshot
+from zero_rename.committer.row_rewrite import TableChange
+from zero_rename.spark.changing.changed_rows import ChangedRows
+from zero_rename.spark.changing.row_writer import RowWriter
+from zero_rename.spark.options import WriterOptions
+
+pytestmark = pytest.mark.memory_s3
+
+
+class Rows:
+    """Rows of a change, computed from a state."""
+
+    def __init__(self, state: Snapshot) -> None:
+        self.state = state
+
+    def release(self) -> None: ...
+
+
+class Writer(RowWriter):
+    """Writer of a change that adds a row, and then ends as a function says."""
+
+    def __init__(self, table: Table, end: Callable[[], None]) -> None:
+        self.table = table
+        self._options = WriterOptions()
+        self._end = end
+
+    def _carried_out(self, rows: ChangedRows) -> TableChange:
+        add_row(self.table)
+        self._end()
+        raise AssertionError
+
+    def attempt(self) -> None:
+        def compute() -> Any:
+            return Rows(self.table.state_to_change())
+
+        self.change(compute, attempts=3)
+
+
+@pytest.fixture
+def table(s3_bucket: Any) -> Table:
+    table = Table(f"s3://{s3_bucket.name}/orders")
+    add_row(table)
+    return table
+
+
+def add_row(table: Table) -> None:
+    with table.job(pa.schema([("n", pa.int64())])) as job:
+        job.write(pa.table({"n": [1]}))
+
+
+def failing(error: Exception) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("kind", [UnfinishedCommitError, CommitStateUnknownError, DataLostError])
+def test_change_that_is_committed_or_may_be_is_not_made_again(
+    table: Table, kind: type[ZeroRenameError]
+) -> None:
+    """The table has moved since its state was read, by the change itself."""
+    with pytest.raises(kind, match="the store failed"):
+        Writer(table, failing(kind("the store failed"))).attempt()
+    assert table.to_arrow().num_rows == 2
+
+
+@pytest.mark.parametrize("error", [TaskResultsError("rows are missing"), OSError("no such file")])
+def test_change_that_failed_is_made_again_if_another_job_has_changed_the_table(
+    table: Table, error: Exception
+) -> None:
+    with pytest.raises(type(error)):
+        Writer(table, failing(error)).attempt()
+    assert table.to_arrow().num_rows == 4
+
+
+def test_error_of_a_change_is_raised_if_the_table_cannot_be_read_after_it(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> Any:
+        raise StoreUnreachableError("the store does not answer")
+
+    def fail() -> None:
+        monkeypatch.setattr(Table, "state", unreachable)
+        raise OSError("no such file")
+
+    with pytest.raises(OSError, match="no such file"):
+        Writer(table, fail).attempt()
+
+
+def test_change_without_an_attempt_is_refused(table: Table) -> None:
+    with pytest.raises(InvalidInputError, match="attempts is 0"):
+        Writer(table, failing(OSError())).change(lambda: pytest.fail("computed"), 0)
