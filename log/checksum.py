@@ -47,6 +47,16 @@ KEPT = "entry"
 TRANSACTIONS = 1_000
 #: For how many partitions without files it also names ranks, at most.
 RANKED = 1_000
+#: Errors of reading a file whose members are missing, or are not what they are to be.
+_UNREADABLE = (
+    ValueError,
+    LookupError,
+    OverflowError,
+    RecursionError,
+    AttributeError,
+    TypeError,
+    RecordDamagedError,
+)
 
 
 def write_checksum(state: LogState, entry: LogEntry) -> bytes | None:
@@ -131,7 +141,7 @@ def read_checksum(found: Found, version: int) -> ReadChecksum | None:
     try:
         members = json.loads(found.body)
         return _read(members, version, found.key)
-    except (ValueError, RecursionError, AttributeError, TypeError, RecordDamagedError):
+    except _UNREADABLE:
         return None
 
 
@@ -158,6 +168,9 @@ def _read(members: dict[str, Any], version: int, key: str) -> ReadChecksum | Non
     etags = {int(at): str(etag) for at, etag in ours["etags"].items()} if ours else None
     if etags is not None and version not in etags:
         return None
+    count, size = int(members["numFiles"]), int(members["tableSizeBytes"])
+    if count < 0 or size < 0:
+        return None
     state = LogState(
         version,
         protocol,
@@ -166,8 +179,8 @@ def _read(members: dict[str, Any], version: int, key: str) -> ReadChecksum | Non
         domains,
         files,
         None,
-        int(members["numFiles"]),
-        int(members["tableSizeBytes"]),
+        count,
+        size,
         etags or {},
         int(ours.get("checkpoint", -1)),
         "setTransactions" in members,

@@ -293,6 +293,28 @@ class TestBadInput:
         table.put("_last_checkpoint", hint)
         assert facts(table.open(LogDepth.WHOLE)) == wanted
 
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"numFiles": None},
+            {"numFiles": float("inf")},
+            {"numFiles": -1},
+            {"tableSizeBytes": [1]},
+            {"zeroRename": {"checkpoint": 5}},
+            {"metadata": []},
+        ],
+    )
+    @pytest.mark.parametrize("depth", [LogDepth.BLIND, LogDepth.FILES])
+    def test_damaged_checksum_file_changes_no_answer(
+        self, table: LogTable, depth: LogDepth, changed: dict[str, object]
+    ) -> None:
+        wanted = facts(table.open(depth))
+        key = LOG.checksum(7)
+        members = json.loads(table.store.objects[key].body) | changed
+        members = {name: it for name, it in members.items() if it is not None}
+        table.put(key.removeprefix(LOG.prefix), json.dumps(members).encode())
+        assert facts(table.open(depth)) == wanted
+
     def test_two_bodies_for_one_number_are_reported(self, table: LogTable) -> None:
         lost = AddFile("data/spark/0.parquet", {"day": "1"}, 7, NOW)
         table.put("00000000000000000007.json", write_actions([CommitInfo({}), lost]))
