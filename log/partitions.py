@@ -9,6 +9,8 @@ timestamp_ntz          with and without a fraction                         with 
 double, float          ``1.0E10``, ``NaN``                                 as Python writes it
 decimal                ``1.5`` and ``1.50``                                with the type's scale
 boolean                ``true``, ``True``                                  in lower case
+byte to long           ``01``, as of a directory ``month=01``              without zeros and plus
+date                   ``2013-1-1``                                        ``2013-01-01``
 others                 only one                                            as it is
 =====================  ==================================================  ======================
 
@@ -22,7 +24,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import lru_cache, partial
 
@@ -31,6 +33,8 @@ from .actions import LogMetadata
 #: A partition: its values in the order of the partition columns.
 Partition = tuple[str | None, ...]
 _DECIMAL = re.compile(r"decimal\(\s*\d+\s*,\s*(\d+)\s*\)")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_DATE = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,22 @@ def _local(text: str) -> str:
     return datetime.fromisoformat(text).isoformat(" ", "microseconds")
 
 
+def _integer(text: str) -> str:
+    return str(int(_match(_INTEGER, text)[0]))
+
+
+def _date(text: str) -> str:
+    year, month, day = map(int, _match(_DATE, text).groups())
+    return date(year, month, day).isoformat()
+
+
+def _match(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    found = pattern.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return found
+
+
 def _float(text: str) -> str:
     """Return a number as one of 32 bits, which Python writes with all digits of 64 bits."""
     return str(struct.unpack("f", struct.pack("f", float(text)))[0])
@@ -118,4 +138,6 @@ _WRITES: Mapping[str, Callable[[str], str]] = {
     "double": lambda text: str(float(text)),
     "float": _float,
     "boolean": str.lower,
+    **dict.fromkeys(("byte", "short", "integer", "long"), _integer),
+    "date": _date,
 }

@@ -36,6 +36,8 @@ TEXTS = {
         ("123456789012345678901234567890123456.5",),
     ),
     "boolean": ("true", ("True",)),
+    **dict.fromkeys(("byte", "short", "integer", "long"), ("1", ("01", "+1"))),
+    "date": ("2013-01-02", ("2013-1-2",)),
     "string": ("1.0E10", ()),
 }
 
@@ -53,7 +55,14 @@ def test_null_and_the_empty_text_are_one_partition(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"), [("timestamp", "noon"), ("decimal(5,2)", "1.505"), ("double", "1,5")]
+    ("kind", "text"),
+    [
+        ("timestamp", "noon"),
+        ("decimal(5,2)", "1.505"),
+        ("double", "1,5"),
+        ("integer", "1_0"),
+        ("date", "2013-13-1"),
+    ],
 )
 def test_a_text_of_another_type_is_a_partition_of_its_own(kind: str, text: str) -> None:
     assert partition_of({"day": text}, columns(kind)) == (text,)
@@ -89,3 +98,12 @@ def test_replace_beside_an_append_that_spells_the_value_otherwise_is_a_conflict(
     table.commit(job(table, THEIRS))
     with pytest.raises(CommitConflictError, match="changed partition"):
         table.commit(ours)
+
+
+def test_replace_removes_files_of_a_number_that_another_engine_spelled_with_zeros() -> None:
+    """Readers read ``month=01`` as 1, so a replace of 1 removes its rows."""
+    table = LogTable()
+    table.make(columns("integer"))
+    table.commit(replace(table.job("01"), columns=columns("integer")))
+    table.commit(replace(table.job("1", replaced=day("1")), columns=columns("integer")))
+    assert [it.values["day"] for it in table.open().state.live.values()] == ["1"]
