@@ -72,17 +72,18 @@ def write_properties(folder: Path, settings: Mapping[str, str], base: Path | Non
 
     Spark reads only one properties file. If one is given, it does not read
     ``conf/spark-defaults.conf``, so the content of the file that it would have read is copied
-    first.
+    first, in whatever encoding it is.
 
     :param settings: they win over those of ``base``.
     :param base: the file that Spark would have read, or ``None``.
     """
-    lines = [] if base is None else [base.read_text("utf-8").rstrip("\n")]
-    lines += [f"{_escape(key, True)}={_escape(value)}" for key, value in settings.items()]
+    # The empty line: a backslash at the end of the copied file would join ours to its last one.
+    lines = [] if base is None else [base.read_bytes().rstrip(b"\n"), b""]
+    lines += [f"{_escape(key, True)}={_escape(it)}".encode() for key, it in settings.items()]
     target = folder / "spark.properties"
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(b"\n".join(lines) + b"\n")
     return target
 
 

@@ -140,13 +140,15 @@ def _for_bucket(flat: Mapping[str, Setting], bucket: str) -> Mapping[str, Settin
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Return the settings of a properties file, read as ``java.util.Properties`` reads it.
+    """Return the settings of a properties file, as Spark reads it (``getPropertiesFromFile``).
+
+    A byte that is not UTF-8 becomes the replacement character, as there.
 
     :raises InvalidInputError: the file cannot be read.
     """
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = path.read_text("utf-8", errors="replace")
+    except OSError as error:
         raise _unreadable(path, error) from error
     return _of_properties(text)
 

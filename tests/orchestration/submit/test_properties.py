@@ -33,7 +33,23 @@ def test_what_spark_would_have_read_is_kept(tmp_path: Path) -> None:
     base = tmp_path / "spark-defaults.conf"
     base.write_text("spark.a 1\nspark.b 2")
     file = write_properties(tmp_path, {"spark.b": "3"}, base)
-    assert file.read_text() == "spark.a 1\nspark.b 2\nspark.b=3\n"
+    assert file.read_text() == "spark.a 1\nspark.b 2\n\nspark.b=3\n"
+
+
+def test_defaults_that_are_not_utf8_are_copied_as_they_are(tmp_path: Path) -> None:
+    base = tmp_path / "spark-defaults.conf"
+    base.write_bytes("spark.app.name Zürich\n".encode("latin-1"))
+    file = write_properties(tmp_path, {"spark.b": "3"}, base)
+    assert file.read_bytes().startswith(base.read_bytes())
+    assert file.read_bytes().endswith(b"\nspark.b=3\n")
+
+
+def test_defaults_that_end_in_a_backslash_take_no_setting_into_their_last_line(
+    tmp_path: Path,
+) -> None:
+    base = tmp_path / "spark-defaults.conf"
+    base.write_text("spark.a 1\\")
+    assert read_properties(write_properties(tmp_path, {"spark.b": "3"}, base))["spark.b"] == "3"
 
 
 def test_values_are_escaped_as_java_reads_them(tmp_path: Path) -> None:
