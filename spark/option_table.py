@@ -116,6 +116,23 @@ def option(
     return field(default=default, metadata=metadata)
 
 
+def texts_of(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return options of a call as texts: numbers and truth values as Spark's writers spell them.
+
+    :raises InvalidInputError: a name that is not a text, or another value.
+    """
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if not isinstance(name, str) or not isinstance(value, str | bool | int | float):
+            kind = type(value if isinstance(name, str) else name).__name__
+            raise InvalidInputError(
+                f"options has an item {name!r} of type {kind}; nothing was read or written.",
+                remedy="Give names and values of options as texts, such as 'true' or '128m'.",
+            )
+        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
+
+
 def read_given(kind: type[Any], given: Mapping[str, str], other: type[Any]) -> dict[str, Any]:
     """Parse the given options of a class, and return their values by the names of its fields.
 

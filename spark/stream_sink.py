@@ -32,7 +32,7 @@ from ..tables.table_at_root import find_at_root
 from .changing.merge_source import MergeRules
 from .changing.merging import merge_by
 from .changing.row_writer import refuse_policies
-from .option_table import plain
+from .option_table import plain, texts_of
 from .options import WriterOptions, read_writer_options
 from .save_frame import save
 from .write_target import WriteTarget, require_spark_frame, resolve, take_handoff
@@ -102,7 +102,8 @@ def stream(
         )
     take_handoff(frame.sparkSession)
     handoff = Handoff.decode(os.environ)
-    own = [name for name in options or {} if plain(name) in map(plain, _OWN)]
+    options = texts_of(options or {})
+    own = [name for name in options if plain(name) in map(plain, _OWN)]
     if own:
         raise InvalidInputError(
             f"{own[0]} is given, which each batch has of its own; nothing was started.",
@@ -110,7 +111,7 @@ def stream(
             remedy="Leave it out of options=.",
         )
     rules = _rules(Mode.parse(mode), merge_on, delete_when, latest_by, across_partitions)
-    _check_options(read_writer_options({**(options or {}), "path": root.url}), rules, root.url)
+    _check_options(read_writer_options({**options, "path": root.url}), rules, root.url)
     target = resolve(
         root.url,
         handoff,
@@ -126,7 +127,7 @@ def stream(
         checkpoint,
         target.partition_by,
         target.mode,
-        dict(options or {}),
+        options,
         rules,
         None if layout is None else target.layout.value,
         handoff.encode(),

@@ -16,7 +16,7 @@ from ..committer.commit.failures import failures_told
 from ..committer.errors import InvalidInputError, first_few
 from ..committer.format.code_version import checked_code_version
 from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
-from ..committer.format.job_spec import Distribute, Mode, TableLayout, choice
+from ..committer.format.job_spec import Distribute, Mode, TableLayout, choice, texts_in
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
 from ..committer.rival_wait import RivalWait
@@ -28,7 +28,7 @@ from ..s3a.policies import (
     check_unwatched,
     check_writer_options,
 )
-from .option_table import plain
+from .option_table import plain, texts_of
 from .options import is_given, native_only
 from .startup.preflight import warn_of_overwrites
 
@@ -85,8 +85,7 @@ class WriteTarget:
             "code_version": self.code_version,
         }
         named = {name: value for name, value in named.items() if value}
-        if not self.publish:
-            named["publish"] = False
+        named["publish"] = self.publish
         if self.partitions is not None:
             named["replace_partitions" if replaces else "only_partitions"] = self.partitions
         return named
@@ -120,7 +119,8 @@ def resolve(
         )
     said = handoff.about(root)
     word = chosen_committer(root, committer, handoff)
-    options = dict(options or {})
+    options = texts_of(options or {})
+    _check_path(root, options)
     if isinstance(base, str):
         options, base = {**options, "base": base}, None
     state = base if base is None or isinstance(base, ReadBase) else base.base
@@ -144,6 +144,25 @@ def resolve(
         publish=publishes,
         options=options,
     )
+
+
+def _check_path(root: TableRoot, options: Mapping[str, str]) -> None:
+    """Refuse an option ``path`` that names another table than the write's.
+
+    :raises InvalidInputError: it does.
+    """
+    path = next((it for name, it in options.items() if plain(name) == "path"), None)
+    try:
+        named = root if path is None else TableRoot.parse(path)
+    except InvalidInputError:
+        return  # Refused with the other options, where no password is shown.
+    if named != root:
+        raise InvalidInputError(
+            f"The option path names {named.url}, and the write's table is another; nothing was "
+            "written.",
+            table=root.url,
+            remedy="Leave path out of options=, or name that table by the call's table.",
+        )
 
 
 def _publishes(
@@ -294,11 +313,17 @@ def _listed(name: str, what: str, given: Sequence[str]) -> tuple[str, ...]:
             f"{name} is a list of {what}, not a string; nothing was written.",
             remedy=f"Give {name}=[{given!r}].",
         )
-    if not all(given):
+    texts = texts_in(given)
+    if texts is None:
+        raise InvalidInputError(
+            f"{name}={given!r} is not a list of texts; nothing was written.",
+            remedy=f"Give {name} the {what} as texts.",
+        )
+    if not all(texts):
         raise InvalidInputError(
             f"{name} has an empty item; nothing was written.", remedy=f"Leave it out of {name}=."
         )
-    return tuple(given)
+    return texts
 
 
 def require_spark_frame(frame: Any) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from zero_rename.committer import InvalidInputError, Mode, ReadBase, SettingsRefusedError, TableRoot
 from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.format.job_spec import SchemaMode
 from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, Committer
 from zero_rename.s3a.write_plan import OVERWRITE_OPTION, PlannedWrite, plan
 from zero_rename.spark import merge, save, stream
@@ -67,6 +68,10 @@ class TestWhatIsAsked:
             ({"partitions": "day=1"}, "list of paths"),
             ({"partition_by": ["day", ""]}, "partition_by has an empty item"),
             ({"partitions": [""]}, "partitions has an empty item"),
+            ({"partition_by": [1]}, r"partition_by=\[1\] is not a list of texts"),
+            ({"options": {"tags": None}}, "options has an item 'tags' of type NoneType"),
+            ({"options": {1: "a"}}, "options has an item 1 of type int"),
+            ({"options": {"PATH": "s3://bucket/wh/other"}}, "path names s3://bucket/wh/other"),
             ({"committer": "magic", "options": {"base": "now"}}, "base='now'"),
             ({"committer": "magic", "code_version": "4"}, "code_version='4'"),
             ({"code_version": ""}, "no version of a program's code"),
@@ -75,6 +80,30 @@ class TestWhatIsAsked:
     def test_what_cannot_be_right(self, given: dict[str, Any], message: str) -> None:
         with pytest.raises(InvalidInputError, match=message):
             asked(**given)
+
+    def test_columns_and_partitions_may_come_from_an_iterator(self) -> None:
+        found = asked(partition_by=iter(["day"]), partitions=map(str, DAYS), mode="overwrite")
+        assert (found.partition_by, found.partitions) == (("day",), DAYS)
+        with pytest.raises(InvalidInputError, match="partitions has an empty item"):
+            asked(partitions=iter(["day=1", ""]))
+
+    def test_numbers_and_truth_values_of_options_are_read_as_by_sparks_writers(self) -> None:
+        call = asked(options={"mergeSchema": True, "rowsPerFile": 9, "freezeWorkers": False})
+        options = writer_options(call.options, Handoff(), call.named_options)
+        assert (options.schema_mode, options.rows_per_file) == (SchemaMode.MERGE, 9)
+        assert not options.freeze_workers
+
+    def test_option_path_of_an_operators_application_must_name_its_table(self) -> None:
+        environ = {"ZERO_RENAME_TABLE": TABLE}
+        assert asked(environ, table=None, options={"path": f"{PATH}/"}).root == ROOT
+        with pytest.raises(InvalidInputError, match="the write's table is another"):
+            asked(environ, table=None, options={"path": "s3://bucket/wh/other"})
+
+    def test_publish_of_the_call_wins_over_the_option(self) -> None:
+        call = asked(layout="delta", publish=True, options={"publish": "false"})
+        assert writer_options(call.options, Handoff(), call.named_options).publish
+        call = asked(layout="delta", options={"publish": False})
+        assert not writer_options(call.options, Handoff(), call.named_options).publish
 
     def test_what_the_call_names_reaches_the_job_as_it_is(self) -> None:
         """No text is made of it on the way, which would have to be read again."""
