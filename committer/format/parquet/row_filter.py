@@ -43,6 +43,8 @@ _LONGEST = 20_000
 #: Most columns of floating point whose statistics are used: each doubles the guarantees.
 _MOST_FLOATS = 3
 _ASKS_FOR_NAN = re.compile(r"\bnan\b")
+#: Arrow's form of a column that a condition names by its number.
+_NUMBERED = re.compile(r"FieldPath\((\d+)")
 _NULL = re.compile(r"\s*(?P<column>\w+|`[^`]+`)\s+is\s+(?P<not>not\s+)?null\s*", re.IGNORECASE)
 _COMPARED = re.compile(
     r"\s*(?P<column>\w+|`[^`]+`)\s*(?P<how><=|>=|!=|=|<|>)\s*"
@@ -84,9 +86,15 @@ class RowFilter:
             raise InvalidInputError(
                 f"The filter does not fit the table's columns: {_sentence(error)}.", remedy=_REMEDY
             ) from error
+        if self._numbers:
+            return tuple(
+                name
+                for number, name in enumerate(self._schema.names)
+                if number in self._numbers or self._uses_name(number)
+            )
         named = [name for name in self._schema.names if name in self._text]
         if not self._is_evaluated_by(named):
-            return tuple(self._schema.names)  # Columns by their number.
+            return tuple(self._schema.names)  # Arrow has cut a name off.
         for name in tuple(named):
             fewer = [other for other in named if other != name]
             named = fewer if self._is_evaluated_by(fewer) else named
@@ -97,8 +105,26 @@ class RowFilter:
         """Condition as Arrow prints it; if Arrow cannot print it, all names of columns."""
         try:
             return str(self._expression)
-        except UnicodeDecodeError:  # Arrow cuts long texts off, even within a character.
-            return " ".join(["nan", *self._schema.names])
+        except UnicodeDecodeError as error:  # Arrow cuts long texts off, even within a character.
+            shown = error.object.decode(errors="replace")
+            return " ".join(["nan", *self._schema.names, shown])
+
+    @cached_property
+    def _numbers(self) -> frozenset[int]:
+        """Columns that the condition names by their number in the schema.
+
+        Among other columns these numbers mean others.
+        """
+        return frozenset(map(int, _NUMBERED.findall(self._text)))
+
+    def _uses_name(self, number: int) -> bool:
+        """Return whether the condition uses the name of a column."""
+        field = self._schema.field(number).with_name("")
+        try:
+            self._schema.set(number, field).empty_table().filter(self._expression)
+        except (pa.ArrowException, TypeError):
+            return True
+        return False
 
     def _is_evaluated_by(self, names: Sequence[str]) -> bool:
         try:
@@ -117,6 +143,8 @@ class RowFilter:
         import pyarrow.substrait as ps  # Imported on use: not every build of Arrow has it.
 
         asked = {*self.columns} if self.is_about(partition_by) else {*self.columns, *partition_by}
+        if self._numbers:
+            asked = {*self._schema.names}
         names = [name for name in self._schema.names if name in asked]
         try:
             schema = pa.schema([pa.field(n, self._schema.field(n).type) for n in names])
@@ -151,18 +179,42 @@ class RowFilter:
 
         :param batch: a batch with the columns :attr:`columns`, in the table's types.
         """
-        return batch.filter(self._expression)
+        if self._fits(batch.schema.names):
+            return batch.filter(self._expression)
+        return batch.filter(self.holds(pa.Table.from_batches([batch])))
 
     def drop(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the other rows of a batch: those for which the condition is false or null."""
-        return batch.filter(~self._is_true)
+        if self._fits(batch.schema.names):
+            return batch.filter(~self._is_true)
+        held = self.holds(pa.Table.from_batches([batch]))
+        return batch.filter(pc.call_function("invert", [held]))
 
     def holds(self, table: pa.Table) -> pa.Array:
         """Return for each row of a table whether the condition is true."""
         import pyarrow.dataset as ds  # Imported on use: it is slow, and few commands need it.
 
-        found = ds.dataset(table).to_table(columns={"holds": self._is_true})
+        found = ds.dataset(self._in_place(table)).to_table(columns={"holds": self._is_true})
         return pa.concat_arrays(found["holds"].chunks or [pa.array([], pa.bool_())])
+
+    def _fits(self, names: Sequence[str]) -> bool:
+        """Return whether the condition means the same columns among these as in the schema."""
+        return not self._numbers or names[: len(self._schema)] == self._schema.names
+
+    def _in_place(self, table: pa.Table) -> pa.Table:
+        """Return a table in which the condition means the columns that it means in the schema.
+
+        Columns that the condition does not use may be missing; they become null.
+        """
+        if self._fits(table.column_names):
+            return table
+        columns = [
+            table[field.name]
+            if field.name in table.column_names
+            else pa.nulls(table.num_rows, field.type)
+            for field in self._schema
+        ]
+        return pa.table(columns, names=self._schema.names)
 
     @property
     def _is_true(self) -> pc.Expression:
@@ -184,7 +236,7 @@ class RowFilter:
             return may
         # This test is exact, and twenty times slower.
         row = {name: pa.array([constants[name]]) for name in self.columns}
-        return bool(pa.table(row).filter(self._expression).num_rows)
+        return bool(self._in_place(pa.table(row)).filter(self._expression).num_rows)
 
     def row_groups(
         self,

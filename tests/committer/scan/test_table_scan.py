@@ -80,6 +80,16 @@ class TestRows:
         scan = table.scan(["day=1", "day=02"], pc.field("carrier") == "UA")
         assert delays(scan.to_arrow()) == [5.0, 20.0]
 
+    @pytest.mark.parametrize("columns", [None, ["carrier"], ["carrier", "day"]], ids=str)
+    def test_filter_names_a_column_of_the_table_by_its_number(
+        self, table: Table, columns: list[str] | None
+    ) -> None:
+        assert table.schema.names.index("delay") == 1
+        scan = table.scan(filter=(pc.field(1) > 10) & (pc.field("carrier") == "UA"))
+        scan = scan if columns is None else scan.select(*columns)
+        assert scan.to_arrow()["carrier"].to_pylist() == ["UA", "UA"]
+        assert table.scan(filter=pc.field(0) == 3).count() == 2
+
     def test_null_and_nan(self, table: Table) -> None:
         assert table.scan(filter=pc.field("delay").is_null()).to_arrow()["day"].to_pylist() == [1]
         assert table.scan(filter=pc.field("delay").is_nan()).to_arrow()["day"].to_pylist() == [2]

@@ -129,6 +129,44 @@ class TestRefused:
         assert "pyarrow.compute.field" in str(caught.value)
 
     def test_columns_by_number_or_inside_others_are_found(self) -> None:
-        assert RowFilter([pc.field(0) > 4], self.SCHEMA).columns == ("n", "s")
+        assert RowFilter([pc.field(0) > 4], self.SCHEMA).columns == ("n",)
         nested = pa.schema([("a", pa.struct([("b", pa.int64())])), ("n", pa.int64())])
         assert RowFilter([pc.field("a", "b") > 4], nested).columns == ("a",)
+
+
+class TestColumnsByNumber:
+    """A number means a column of the table, whichever columns a batch has."""
+
+    TABLE = pa.table({"x": [1, 6, 9], "a": [7, 7, 0], "s": ["u", "v", "w"]})
+    FILTERS = pytest.mark.parametrize(
+        ("condition", "columns", "expected"),
+        [
+            (pc.field(0) > 5, ["x"], ["v", "w"]),
+            ((pc.field(0) > 5) & (pc.field("a") > 3), ["x", "a"], ["v"]),
+            ((pc.field(0) > 5) & (pc.field("s") != "aa" + "ü" * 200), ["x", "s"], ["v", "w"]),
+        ],
+        ids=["alone", "beside a name", "beside a long text"],
+    )
+
+    @FILTERS
+    def test_batch_with_the_used_columns_alone_is_filtered_by_the_tables_column(
+        self, condition: pc.Expression, columns: list[str], expected: list[str]
+    ) -> None:
+        row_filter = RowFilter([condition], self.TABLE.schema)
+        assert list(row_filter.columns) == columns
+        (batch,) = self.TABLE.select(dict.fromkeys(["s", *columns])).to_batches()
+        assert row_filter.keep(batch)["s"].to_pylist() == expected
+        dropped = row_filter.drop(batch)["s"].to_pylist()
+        assert sorted(expected + dropped) == ["u", "v", "w"]
+        assert self.TABLE["s"].filter(row_filter.holds(self.TABLE)).to_pylist() == expected
+
+    def test_partition_is_chosen_by_the_tables_column(self) -> None:
+        row_filter = RowFilter([pc.field(1) == 7], self.TABLE.schema)
+        assert row_filter.may_keep({"a": pa.scalar(7)})
+        assert not row_filter.may_keep({"a": pa.scalar(0)})
+
+    def test_condition_on_record_means_the_tables_column(self) -> None:
+        text = RowFilter([pc.field(1) == 7], self.TABLE.schema).encode(["a"])
+        assert text is not None
+        (batch,) = self.TABLE.to_batches()
+        assert RowFilter.decode(text).keep(batch)["s"].to_pylist() == ["u", "v"]
