@@ -5,7 +5,9 @@ type of the column      what is used of its statistics
 ======================  ===================================================================
 whole numbers, texts    bounds and nulls
 dates                   bounds and nulls
-times                   bounds, a millisecond wider (writers cut times to one), and nulls
+times                   bounds, a millisecond wider (writers cut times to one), and nulls;
+                        instants before 1973 a minute wider: Spark cuts the seconds off an
+                        offset such as +00:09:21, which Paris had until 1911
 decimals of 15 digits   bounds and nulls
 decimals of more        nulls alone: some writers print decimals as floats
 floats, others, nested  nulls alone: some writers leave NaN out
@@ -31,6 +33,10 @@ from .column_bounds import ColumnBounds
 #: Digits of a decimal that a float of 64 bits keeps.
 _EXACT_DIGITS = 15
 _MILLISECOND = timedelta(milliseconds=1)
+#: More than the seconds that an offset can lose.
+_MINUTE = timedelta(minutes=1)
+#: From this year on, no zone's offset has seconds. Monrovia's was the last, until January 1972.
+_WHOLE_OFFSETS = 1973
 _DECODER = json.JSONDecoder(parse_float=Decimal)
 
 
@@ -53,8 +59,8 @@ def logged_bounds(text: str, schema: pa.Schema, names: Collection[str]) -> dict[
         kind = schema.field(name).type
         count = nulls.get(name) if counted else None
         found[name] = ColumnBounds(
-            _scalar(low.get(name), kind, -_MILLISECOND),
-            _scalar(high.get(name), kind, _MILLISECOND),
+            _scalar(low.get(name), kind, -1),
+            _scalar(high.get(name), kind, 1),
             count if type(count) is int else None,
         )
     return found
@@ -65,16 +71,19 @@ def _object(stated: Any, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _scalar(value: Any, kind: pa.DataType, slack: timedelta) -> pa.Scalar | None:
-    """Return a bound in its column's type, a time moved by ``slack``; ``None``: no bound."""
+def _scalar(value: Any, kind: pa.DataType, sign: int) -> pa.Scalar | None:
+    """Return a bound in its column's type; ``None``: no bound.
+
+    :param sign: 1 for an upper bound, -1 for a lower one.
+    """
     try:
-        plain = _plain(value, kind, slack)
+        plain = _plain(value, kind, sign)
         return None if plain is None else pa.scalar(plain, kind)
     except (pa.ArrowException, ValueError, OverflowError, ArithmeticError):
         return None
 
 
-def _plain(value: Any, kind: pa.DataType, slack: timedelta) -> Any:
+def _plain(value: Any, kind: pa.DataType, sign: int) -> Any:
     if pt.is_integer(kind):
         return value if type(value) is int else None
     if pt.is_decimal(kind):
@@ -88,5 +97,8 @@ def _plain(value: Any, kind: pa.DataType, slack: timedelta) -> Any:
         return date.fromisoformat(value)
     if pt.is_timestamp(kind):
         at = datetime.fromisoformat(value.replace("Z", "+00:00"))
-        return at + slack if (at.tzinfo is None) == (kind.tz is None) else None
+        if (at.tzinfo is None) != (kind.tz is None):
+            return None
+        is_cut = at.tzinfo is not None and at.year < _WHOLE_OFFSETS
+        return at + sign * (_MINUTE + _MILLISECOND if is_cut else _MILLISECOND)
     return None

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -57,6 +58,25 @@ def test_bounds_of_times_in_another_zone_are_instants() -> None:
     low, high, _ = bounds(pa.timestamp("us", "UTC"), stated(text, text))
     at = AT.replace(tzinfo=dt.UTC)
     assert (low, high) == (at - MILLISECOND, at + MILLISECOND)
+
+
+@pytest.mark.parametrize(
+    ("zone", "text"),
+    [
+        ("Europe/Paris", "1900-01-01T00:00:00.000+00:09"),
+        ("America/Los_Angeles", "1880-01-01T00:00:00.000-07:52"),
+        ("Africa/Monrovia", "1972-01-01T00:00:00.000-00:44"),
+        ("Africa/Abidjan", "1900-01-01T00:00:00.000-00:16"),
+        ("Africa/Accra", "1800-01-01T00:00:00.000Z"),
+    ],
+)
+def test_bounds_of_an_instant_hold_although_spark_cuts_the_seconds_off_its_offset(
+    zone: str, text: str
+) -> None:
+    """A formatter of Java with the pattern XXX writes an offset in hours and minutes."""
+    at = dt.datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone))
+    low, high, _ = bounds(pa.timestamp("us", "UTC"), stated(json.dumps(text), json.dumps(text)))
+    assert low <= at <= high
 
 
 @pytest.mark.parametrize(
