@@ -222,8 +222,13 @@ class ChangedRows:
         return frame.select(f"{ROW}.*")
 
 
-def reads_table(text: str, columns: Collection[str]) -> bool:
-    """Return whether an expression over ``source`` and ``target`` may use the table's own row."""
-    left = re.sub(r"(?i)\bsource\s*\.\s*(`[^`]*`|\w+)", "", text).lower()
+def reads_table(text: str, columns: Collection[str], has_source: bool = True) -> bool:
+    """Return whether an expression may use the table's own row.
+
+    :param has_source: it is over ``source`` and ``target``; else over the table's columns alone,
+        of which one may have such a name.
+    """
+    if has_source:
+        text = re.sub(r"(?i)\bsource\s*\.\s*(`[^`]*`|\w+)", "", text)
     own = ("target", *(name.lower() for name in columns))
-    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", left) for name in own)
+    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text.lower()) for name in own)

@@ -30,7 +30,7 @@ _FUNCTIONS = {
 }
 #: Functions that Spark also knows without parentheses, if no column has the name.
 _BARE = frozenset(("current_timestamp", "localtimestamp", "current_date", "current_time"))
-_COMMENTS = r"--[^\n]*|/\*.*?\*/"
+COMMENTS = r"--[^\n]*|/\*.*?\*/"
 #: Texts, quoted names, comments; then a name, with a dot before it and parentheses after it.
 _PARTS = (
     r"{texts}|`[^`]*`|{comments}|(?P<before>\.\s*)?\b(?P<name>[a-z_]\w*)\b(?P<call>\s*\(\s*\))?"
@@ -41,6 +41,11 @@ _PLAIN = r"'[^']*'|\"[^\"]*\""
 _IS_PLAIN = "spark.sql.parser.escapedStringLiterals"
 
 
+def texts_of_sql(session: SparkSession) -> str:
+    """Return the pattern of texts in expressions of a session's SQL."""
+    return _PLAIN if is_on(session, _IS_PLAIN) else _ESCAPED
+
+
 class FixedTimes:
     """Writer of the current time into the expressions of one call.
 
@@ -48,8 +53,7 @@ class FixedTimes:
     """
 
     def __init__(self, session: SparkSession) -> None:
-        texts = _PLAIN if is_on(session, _IS_PLAIN) else _ESCAPED
-        parts = _PARTS.format(texts=texts, comments=_COMMENTS)
+        parts = _PARTS.format(texts=texts_of_sql(session), comments=COMMENTS)
         self._parts = re.compile(parts, re.IGNORECASE | re.DOTALL)
         self._session = session
         self._time: int | None = None

@@ -27,14 +27,20 @@ from ...tables import DeltaTable
 from ..column_names import quoted
 from ..reading.char_columns import as_char
 from ..reading.predicate import refuse_beyond_rows
+from ..session_settings import is_ansi, is_on
 from ..types import spark_schema, table_schema
 from .changed_rows import as_directory, as_partition_value, partitions_of
+from .fixed_times import COMMENTS, texts_of_sql
 from .struct_fields import cast_by_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+#: Spark setting by which texts in double quotes are names, in ANSI mode.
+_QUOTED_NAMES = "spark.sql.ansi.doubleQuotedIdentifiers"
+#: A side of the merge, before a name.
+_SIDE = r"(?<![.\w])(?:source|target|`source`|`target`)(?=\s*\.)"
 #: A table's columns, and its partition columns.
 ColumnsRead = tuple[pa.Schema, tuple[str, ...]]
 
@@ -76,11 +82,30 @@ class MergeRules(MergeRequest):
         found = {f"when_matched[{name!r}]": text for name, text in self.sets.items()}
         return found | ({"delete_when": self.delete_when} if self.delete_when else {})
 
-    def serves(self, column: str) -> bool:
-        """Return whether an expression or ``latest_by`` names a column."""
-        texts = [*self.expressions.values(), self.latest_by]
-        text = " ".join(text or "" for text in texts).lower()
-        return re.search(rf"(?<!\w){re.escape(column.lower())}(?!\w)", text) is not None
+    def serves(self, column: str, session: SparkSession) -> bool:
+        """Return whether an expression or ``latest_by`` names a column.
+
+        :param session: the session that evaluates the expressions.
+        """
+        if (self.latest_by or "").lower() == column.lower():
+            return True
+        named = re.compile(rf"(?<!\w){re.escape(column)}(?!\w)", re.IGNORECASE)
+        return any(named.search(_names_in(it, session)) for it in self.expressions.values())
+
+
+def _names_in(text: str, session: SparkSession) -> str:
+    """Return an expression without its texts, its comments and the sides that it names.
+
+    A word in a text, such as ``op = 'closed'``, and ``source`` in ``source.op`` name no column.
+    """
+    are_names = is_ansi(session) and is_on(session, _QUOTED_NAMES)
+
+    def kept(part: re.Match[str]) -> str:
+        is_name = part["name"] or (are_names and part[0].startswith('"'))
+        return part[0] if is_name else " "
+
+    parts = rf"{_SIDE}|(?P<name>`[^`]*`)|{texts_of_sql(session)}|{COMMENTS}"
+    return re.sub(parts, kept, text, flags=re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -295,7 +320,7 @@ class _SourceReading:
         stored = in_own_types(stored, own)
         for name in names:
             # Such a column is only for conditions and expressions, and does not go into the table.
-            if name not in own.names and rules.serves(name):
+            if name not in own.names and rules.serves(name, self.frame.sparkSession):
                 stored = stored.remove(stored.get_field_index(name))
         if rules.evolves:
             return evolved(own, stored, self.by, url=self.url)

@@ -152,7 +152,8 @@ class _Edit:
         def of(partitions: Collection[str]) -> DataFrame:
             return self._classified(state.of(partitions), sets)
 
-        reading = [name for name, text in sets.items() if reads_table(text, schema.names)]
+        names = schema.names
+        reading = [name for name, text in sets.items() if reads_table(text, names, False)]
         why = f"set[{reading[0]!r}] is computed from what the table holds" if reading else None
         frame = self._classified(state, sets)
         return ChangedRows(state, frame, of, schema=schema, why_not_repeatable=lambda: why)
