@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from ..session_settings import is_ansi, is_on
 from ..types import spark_schema, table_schema
 from .changed_rows import as_directory, as_partition_value, partitions_of
 from .fixed_times import COMMENTS, texts_of_sql
-from .struct_fields import cast_by_name
+from .struct_fields import by_column, cast_by_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -160,6 +160,7 @@ class MergeSource:
         reading.check_partition_columns()
         reading.check_moves(rules)
         schema = reading.merged_schema(stored, rules, is_first)
+        reading.check_sets(rules, schema)
         aligned = reading.aligned(schema)
         source = MergeSource(table, aligned, rules, own, schema, by, is_first, any_case)
         source._check_keys()
@@ -272,8 +273,8 @@ class _SourceReading:
             known(name, "on", own)
         on = tuple(known(name, "on", given) for name in rules.on)
         latest = rules.latest_by and known(rules.latest_by, "latest_by", given)
-        every = [*own, *given]
-        sets = {known(name, "when_matched", every): text for name, text in rules.sets.items()}
+        every = partial(known, what="when_matched", among=[*own, *given])
+        sets = by_column("when_matched", rules.sets, every, self.url)
         return replace(rules, on=on, latest_by=latest, matched=sets or rules.matched)
 
     def check_partition_columns(self) -> None:
@@ -337,6 +338,23 @@ class _SourceReading:
             )
             raise
         return own
+
+    def check_sets(self, rules: MergeRules, schema: pa.Schema) -> None:
+        """Refuse expressions for columns that the table does not get.
+
+        :param schema: the table's columns after the merge.
+        :raises InvalidInputError: there is one.
+        """
+        for name, text in rules.sets.items():
+            if name not in schema.names:
+                raise InvalidInputError(
+                    f"when_matched[{name!r}]={text[:200]!r} is for a column that the table does "
+                    "not have: a column of the frame that an expression names is not written. "
+                    "Nothing was merged.",
+                    table=self.url,
+                    remedy="Leave it out of when_matched; or add the column to the table first, by "
+                    "a save() with mergeSchema.",
+                )
 
     def aligned(self, schema: pa.Schema) -> DataFrame:
         """Return the frame with the names and types of a schema; struct fields match by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,7 @@ from .changed_rows import (
 )
 from .fixed_times import FixedTimes
 from .row_writer import change_table
-from .struct_fields import ColumnExpressions
+from .struct_fields import ColumnExpressions, by_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,7 +139,8 @@ class _Edit:
         """Read the table's present state, and apply the change to its rows."""
         schema, by = self.table.schema, self.table.partition_by
         while True:
-            sets = {self._column(it, schema.names): text for it, text in (self.sets or {}).items()}
+            own = partial(self._column, names=schema.names)
+            sets = by_column("set", self.sets or {}, own, self.table.root.url)
             moves = not sets.keys().isdisjoint(by)
             # If rows move, all partitions are read: the condition does not name those that rows
             # move to.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,28 @@ def cast_by_name(value: Column, given: DataType, wanted: DataType) -> Column:
         order.
     """
     return (value if _in_place(given, wanted) else _arranged(value, given, wanted)).cast(wanted)
+
+
+def by_column(
+    argument: str, given: Mapping[str, str], known: Callable[[str], str], url: str
+) -> dict[str, str]:
+    """Return expressions by the table's names of their columns.
+
+    :param argument: the call's argument for them, for the error.
+    :param known: returns the table's name of a column.
+    :raises InvalidInputError: two names are of one column.
+    """
+    found: dict[str, str] = {}
+    for name, text in given.items():
+        own = known(name)
+        if own in found:
+            raise InvalidInputError(
+                f"{argument} has two expressions for the column {own!r}; nothing was changed.",
+                table=url,
+                remedy="Give one of them.",
+            )
+        found[own] = text
+    return found
 
 
 @dataclass(frozen=True)
