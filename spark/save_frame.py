@@ -191,7 +191,9 @@ def _merged(
         frame,
         target.root.url,
         partition_by=target.partition_by,
+        layout=target.layout,
         code_version=target.code_version,
+        committer=target.committer,
         options=target.options,
     )
     return done.committed

@@ -116,8 +116,12 @@ def merge_by(
     layout: str | None = None,
     code_version: str | None = None,
     options: Mapping[str, str] | None = None,
+    committer: str | None = None,
 ) -> TableChange:
-    """Merge a frame into a table by rules. The other parameters are those of :func:`merge`."""
+    """Merge a frame into a table by rules. The other parameters are those of :func:`merge`.
+
+    :param committer: that the call names; one of Hadoop's is refused.
+    """
     require_spark_frame(frame)
     if frame.isStreaming:
         raise InvalidInputError(
@@ -142,6 +146,7 @@ def merge_by(
             partition_by=partition_by,
             layout=layout,
             code_version=code_version,
+            committer=committer,
         )
     finally:
         for source in kept:

@@ -288,6 +288,7 @@ def change_table(
     partition_by: Sequence[str] = (),
     layout: str | None = None,
     code_version: str | None = None,
+    committer: str | None = None,
 ) -> TableChange:
     """Change rows of a table that the call or the application's submitter names.
 
@@ -301,6 +302,7 @@ def change_table(
             handoff,
             mode=Mode.MERGE,
             partition_by=partition_by,
+            committer=committer,
             layout=layout,
             code_version=code_version,
             options=options,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -17,6 +18,7 @@ from zero_rename.committer.format.job_spec import SchemaMode
 from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, Committer
 from zero_rename.s3a.write_plan import OVERWRITE_OPTION, PlannedWrite, plan
 from zero_rename.spark import merge, save, stream
+from zero_rename.spark.changing import merging
 from zero_rename.spark.options import writer_options
 from zero_rename.spark.write_target import resolve
 from zero_rename.spark.writer import open_writer
@@ -269,3 +271,28 @@ def test_frame_of_pandas_on_spark_is_refused_with_what_to_call() -> None:
     frame: Any = type("DataFrame", (), {"__module__": "pyspark.pandas.frame"})()
     with pytest.raises(InvalidInputError, match=r"pyspark\.pandas.*to_spark\(\)"):
         save(frame, "s3://bucket/table")
+
+
+class TestMergeThatASubmitterAsksFor:
+    @pytest.fixture
+    def frame(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        monkeypatch.setenv("ZERO_RENAME_MODE", "merge")
+        monkeypatch.setenv("ZERO_RENAME_MERGE_ON", "id")
+        return SimpleNamespace(sparkSession=SimpleNamespace(conf={}), isStreaming=False)
+
+    def test_layout_of_the_call_is_that_of_a_table_that_the_merge_makes(
+        self, frame: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: dict[str, Any] = {}
+
+        def changed(*_: object, **given: Any) -> Any:
+            seen.update(given)
+            return SimpleNamespace(committed=None)
+
+        monkeypatch.setattr(merging, "change_table", changed)
+        save(frame, TABLE, layout="delta")
+        assert seen["layout"] == "delta"
+
+    def test_one_of_hadoops_committers_is_refused(self, frame: Any) -> None:
+        with pytest.raises(InvalidInputError, match=r"committer is magic.*Nothing was changed"):
+            save(frame, TABLE, committer="magic")
