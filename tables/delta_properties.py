@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ..committer.errors import InvalidInputError, TableNotFoundError
+from ..committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError
 from ..committer.format.layout import TableRoot, new_job_id
 from ..committer.store.requests import Clock, Step
 from ..layouts.delta.delta_layout import RETENTION, DeltaLayout
 from ..log.change import LogBase, LogChange
-from ..log.job_steps import commit_or_abandon, open_log_job
+from ..log.job_steps import abandon_job, commit_or_abandon, open_log_job
 from ..log.opening import LogDepth, open_log
 
 #: The shortest and the longest retention, in seconds: an hour and a hundred years.
@@ -24,15 +24,23 @@ def change_properties(
 
     :param change: returns the new properties from the present ones.
     :raises CommitConflictError: another job changed the columns or properties meanwhile.
+    :raises TableNotFoundError: there is no table any more.
     """
     now = int((yield from Clock()) * 1000)
     opened = yield from open_log_job(layout, iter(new_job_id, ""), {}, LogDepth.BLIND)
     state = opened.log.state
-    assert state.metadata is not None
+    try:
+        if state.metadata is None:
+            raise TableNotFoundError("There is no Delta table here. Nothing was changed.")
+        properties = change(state.metadata.properties)
+    except ZeroRenameError:
+        # Only the open record was written.
+        yield from abandon_job(layout, opened.job)
+        raise
     changed = LogChange(
         opened.job,
         LogBase(state.version, state.table_id),
-        metadata=replace(state.metadata, properties=change(state.metadata.properties)),
+        metadata=replace(state.metadata, properties=properties),
         changes_data=False,
         operation="SET TBLPROPERTIES",
     )
