@@ -17,14 +17,15 @@ undone again.
 
 The new entry is a restore of these partitions. The table's columns stay if the files fit them.
 Otherwise the former columns come back with the files, provided that no other file needs the
-present ones.
+present ones. With them come the properties that the undone entry has changed; those that others
+have changed since stay.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -96,7 +97,8 @@ def plan_undo(
     ranks = yield from find_ranks(layout, state, before, places)
     held = (it for it in before.live.values() if places.has(before.partition(it)))
     then = LogFiles(with_copies(held, state), before.metadata, ranks)
-    metadata = _columns(layout, before, state, places)
+    made = next(reversed(entries[0].of(LogMetadata)), before.metadata)
+    metadata = _columns(layout, before, made, state, places)
     within = places if metadata is None else ALL  # No other file may need the present columns.
     plan = yield from bring_back(layout, opened, then, within, metadata, job, now, owner)
     yield from _refuse_loaded_again(layout, undone, past, entries[:0:-1], plan.change.returned)
@@ -217,9 +219,12 @@ def _written_by(layout: LogLayout, files: Iterable[AddFile]) -> Step[set[str]]:
 
 
 def _columns(
-    layout: LogLayout, before: LogState, state: LogState, places: Scope
+    layout: LogLayout, before: LogState, made: LogMetadata | None, state: LogState, places: Scope
 ) -> LogMetadata | None:
-    """Return the columns that come back with the files; ``None``: the present ones stay."""
+    """Return the columns that come back with the files; ``None``: the present ones stay.
+
+    :param made: the columns and properties after the entry that is undone.
+    """
     then, now = before.metadata, state.metadata
     assert now is not None
     if then is None or layout.columns_fit(then, now):
@@ -227,7 +232,21 @@ def _columns(
     if any(not places.has(state.partition(it)) for it in state.live.values()):
         # Files that stay need the present columns. The caller then refuses the undoing.
         return None
-    return layout.restored(then, now)
+    assert made is not None
+    properties = _properties(then.properties, made.properties, now.properties)
+    return layout.restored(replace(then, properties=properties), now)
+
+
+def _properties(
+    then: Mapping[str, str], made: Mapping[str, str], now: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the present properties without the changes of an entry.
+
+    :param then: the properties before the entry; ``made``: those after it.
+    """
+    names = {it for it in {*then, *made} if then.get(it) != made.get(it) == now.get(it)}
+    kept = {name: it for name, it in now.items() if name not in names}
+    return kept | {name: then[name] for name in names if name in then}
 
 
 # Contents of partitions
