@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..committer.errors import InvalidInputError
+from ..committer.errors import InvalidInputError, TableMismatchError
 from ..committer.store.requests import All, Found, Head, Step
 from .actions import AddFile, LogMetadata
 from .change import RESTORE, LogBase, LogChange
@@ -70,7 +70,7 @@ def plan_restore(
     :param now: Unix milliseconds, by the store's clock.
     :param within: the partitions to restore.
     :raises InvalidInputError: only some partitions are restored, and their files do not fit the
-        table's present columns.
+        table's present columns; or the whole table is, and it could not be written here any more.
     """
     opened = yield from open_log(layout, LogDepth.WHOLE)
     former = yield from open_log(layout, LogDepth.FILES, version)
@@ -129,11 +129,14 @@ def bring_back(
     :param opened: the present state, with its tombstones.
     :param then: the files of the former state.
     :param within: the partitions to restore.
-    :param metadata: the columns that come back; ``None``: the present ones stay.
-    :raises InvalidInputError: the files do not fit the columns.
+    :param metadata: the columns and properties that come back; ``None``: the present ones stay.
+    :raises InvalidInputError: the files do not fit the columns; or the table could not be written
+        here any more.
     """
     state = opened.state
     assert state.metadata is not None
+    if metadata is not None:
+        _refuse_unwritable(layout, replace(state, metadata=metadata))
     there, lost = yield from find_returned(layout, state, then.live.values(), now)
     if there and then.metadata is not None and metadata is None:
         refuse_other_columns(layout, then.metadata, state.metadata)
@@ -151,6 +154,23 @@ def bring_back(
         owner=owner,
     )
     return LogRestore(opened, change, lost)
+
+
+def _refuse_unwritable(layout: LogLayout, state: LogState) -> None:
+    """Refuse to bring back columns or properties with which a job of this package could not write.
+
+    :param state: the present state, with the columns and properties that would come back.
+    :raises InvalidInputError: they need a feature that is not supported.
+    """
+    try:
+        layout.check_writable(state, removes_rows=False)
+    except TableMismatchError as error:
+        raise InvalidInputError(
+            "The columns or properties that would come back are not supported here. "
+            f"{error.message}",
+            remedy="Restore the partitions alone, which leaves columns and properties as they are; "
+            "or restore by an engine that supports this.",
+        ) from error
 
 
 def refuse_other_columns(layout: LogLayout, then: LogMetadata, now: LogMetadata) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,10 +13,18 @@ import pytest
 from support.faults import beside
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename.committer import SupersededRunError
-from zero_rename.committer.errors import InvalidInputError, SnapshotGoneError, TableNotFoundError
-from zero_rename.committer.store.requests import Put
+from zero_rename.committer.errors import (
+    InvalidInputError,
+    RecordDamagedError,
+    SnapshotGoneError,
+    TableNotFoundError,
+)
+from zero_rename.committer.store.requests import Put, PutFile
 from zero_rename.log import checksum
+from zero_rename.log.actions import CommitInfo, write_actions
+from zero_rename.log.opening import LogDepth, open_log
 from zero_rename.tables import DeltaTable, RestoredVersion, RetentionChange
+from zero_rename.tables.delta_steps import layout_of
 
 WEEK = 7 * 24 * 3600.0
 DAY1, DAY2 = "day=1", "day=2"
@@ -48,6 +57,15 @@ class Past:
         with self.table.job(SCHEMA, mode=mode, partition_by=["day"], **more) as job:
             job.write(rows)
         return str(job.job)
+
+    def set_properties(self, properties: dict[str, str]) -> None:
+        """Replace the table's properties as another engine would."""
+        layout = layout_of(self.table.root)
+        state = self.table.run(open_log(layout, LogDepth.BLIND)).state
+        assert state.metadata is not None
+        changed = replace(state.metadata, properties=properties)
+        body = write_actions([CommitInfo({"txnId": "it"}), changed])
+        self.store.apply(PutFile(layout.folder.entry(state.version + 1), body))
 
     def values(self) -> list[tuple[str, int]]:
         rows = self.opened().scan().to_arrow().to_pylist()
@@ -155,6 +173,12 @@ class TestUndo:
         with pytest.raises(TableNotFoundError):
             Past().table.set_retention(WEEK)
 
+    def test_change_of_properties_that_is_refused_leaves_no_open_job(self, past: Past) -> None:
+        past.set_properties({"zero_rename.formerDataRoots": "5"})
+        with pytest.raises(RecordDamagedError, match="formerDataRoots"):
+            past.table.set_data_root("s3://fast/scratch", apply=True)
+        assert past.table.open_jobs() == []
+
     def test_job_that_the_log_does_not_know_is_refused(self, past: Past) -> None:
         with pytest.raises(InvalidInputError, match="has no entry in the log"):
             past.table.undo(UNKNOWN)
@@ -177,6 +201,18 @@ class TestUndo:
         past.table.undo(str(job.job), apply=True)
         assert past.table.schema.names == ["day", "value", "tail"]
         assert past.values() == [("1", 1), ("2", 1)]
+
+    def test_properties_that_others_have_changed_since_stay_though_columns_come_back(
+        self, past: Past
+    ) -> None:
+        other = pa.table({"day": ["1"], "tail": ["N1"]})
+        overwrites = {"mode": "overwrite", "replace_table": True, "schema_mode": "overwrite"}
+        with past.table.job(other.schema, **overwrites) as job:
+            job.write(other)
+        past.table.set_retention(4 * WEEK, apply=True)
+        past.table.undo(str(job.job), apply=True)
+        assert (past.table.schema, past.values()) == (SCHEMA, [("1", 1), ("2", 1)])
+        assert past.opened().set_retention(WEEK).before == 4 * WEEK
 
 
 class TestRuns:
@@ -323,6 +359,19 @@ class TestRestore:
         assert done == RestoredVersion(0, 0)
         assert past.table.history(1)[0].version == 0
         assert past.table.open_jobs() == []
+
+    def test_version_with_a_property_that_forbids_writing_is_refused_as_a_whole(
+        self, past: Past
+    ) -> None:
+        past.set_properties({"delta.constraints.positive": "value > 0"})
+        past.set_properties({})
+        past.load(2, "1")
+        with pytest.raises(InvalidInputError, match="checkConstraints"):
+            past.table.restore(1, apply=True)
+        assert past.table.open_jobs() == []
+        past.table.restore(1, [DAY1], apply=True)
+        past.load(3, "2")
+        assert past.values() == [("1", 1), ("2", 3)]
 
     def test_moment_before_the_table_is_refused(self, past: Past) -> None:
         with pytest.raises(TableNotFoundError):
