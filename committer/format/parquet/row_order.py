@@ -85,7 +85,7 @@ def _runs(
         if size >= most_bytes:
             yield pa.Table.from_batches(gathered, schema)
             gathered, size = [], 0
-    if size:
+    if gathered:  # Rows of nothing but nulls without a type have no bytes.
         yield pa.Table.from_batches(gathered, schema)
 
 

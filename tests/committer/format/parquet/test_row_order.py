@@ -54,6 +54,14 @@ def test_no_more_than_a_few_runs_are_held(distinct: int) -> None:
     assert sorted(found["n"].to_pylist()) == list(range(count))
 
 
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_rows_without_bytes_are_kept(count: int) -> None:
+    rows = pa.table({"x": pa.nulls(count), "s": pa.nulls(count, pa.struct([("y", pa.null())]))})
+    assert rows.select(["x"]).nbytes == 0
+    for some in (rows, rows.select(["x"])):
+        assert sum(map(len, ordered(some, ["x"], 10))) == count
+
+
 def test_without_columns_to_sort_by_nothing_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_order, "Spill", None)
     rows = pa.table({"n": [3, 1, 2]})
