@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from ..schema.array_cast import cast_array
+
 _MASK = 2**64 - 1
 #: Constants of MurmurHash3's finaliser, by Austin Appleby (public domain): every bit of a number
 #: affects every bit of the result.
@@ -99,13 +101,47 @@ def _bits(column: pa.Array) -> pa.Array:
 
 def _of_values(column: pa.Array) -> pa.Array:
     if pt.is_nested(column.type):
-        return pa.array((_of_bytes(_plain(it)) for it in column.to_pylist()), _U64)
+        return pa.array((_of_bytes(_plain(it)) for it in _python_values(column)), _U64)
     found = column.cast(pa.binary()) if pt.is_string(column.type) else column
     found = found.dictionary_encode()
     values = found.dictionary.to_pylist()
     if pt.is_decimal(column.type):
         values = [_digits(it).encode() for it in values]
     return pa.array(map(_of_bytes, values), _U64).take(found.indices)
+
+
+def _python_values(column: pa.Array) -> list[Any]:
+    """Return the values of a nested column in Python.
+
+    A value with a date or time that Python lacks, such as one in the year 10000, has whole numbers
+    for its dates and times.
+    """
+    try:
+        return column.to_pylist()
+    except (OverflowError, ValueError):
+        numbers = cast_array(column, _with_numbers(column.type))
+        return [_python_value(*pair) for pair in zip(column, numbers, strict=True)]
+
+
+def _python_value(value: pa.Scalar, with_numbers: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return with_numbers.as_py()
+
+
+def _with_numbers(kind: pa.DataType) -> pa.DataType:
+    """Return a normalised type with whole numbers for dates and times."""
+    if pt.is_struct(kind):
+        return pa.struct([part.with_type(_with_numbers(part.type)) for part in kind])
+    if pt.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(
+            key.with_type(_with_numbers(key.type)), item.with_type(_with_numbers(item.type))
+        )
+    if pt.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_numbers(kind.value_type)))
+    return pa.int32() if pt.is_date(kind) else pa.int64() if pt.is_timestamp(kind) else kind
 
 
 def _plain(value: Any) -> bytes:

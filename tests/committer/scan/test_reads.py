@@ -305,6 +305,33 @@ def test_content_of_rows_stays_as_a_decimal_gets_a_wider_scale(nested: bool) -> 
     assert content(narrow) == content(wide) == content(widest)
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.date32()], ids=str
+)
+def test_content_of_nested_rows_counts_times_that_python_lacks(kind: pa.DataType) -> None:
+    """In the year 10000, and far beyond."""
+    ten_thousand = 253_402_300_800_000_000 if pa.types.is_timestamp(kind) else 2_932_897
+
+    def values(*numbers: int) -> pa.Array:
+        whole = pa.int64() if pa.types.is_timestamp(kind) else pa.int32()
+        return pa.array(numbers, whole).cast(kind)
+
+    def content(times: pa.Array) -> str:
+        lists = pa.ListArray.from_arrays(pa.array(range(len(times) + 1), pa.int32()), times)
+        found = RowContent()
+        found.add(pa.table({"x": lists, "m": pa.StructArray.from_arrays([times], names=["at"])}))
+        return found.digest
+
+    far, farther, near = ten_thousand, ten_thousand + 1, 0
+    assert content(values(near, far)) == content(values(far, near))
+    assert len({content(values(it)) for it in (near, far, farther)}) == 3
+
+    def plus(*those: str) -> str:
+        return f"{sum(int(it, 16) for it in those) % 2**64:016x}"
+
+    assert content(values(near, far)) == plus(content(values(near)), content(values(far)))
+
+
 class TestContent:
     """Of rows, whatever their order: an identical recompute is known by it."""
 
