@@ -33,7 +33,7 @@ from ..committer.errors import (
     counted,
 )
 from ..committer.format.handoff import Handoff
-from ..committer.format.job_spec import Distribute, Mode
+from ..committer.format.job_spec import Distribute, Mode, TableLayout
 from ..committer.format.layout import TableRoot
 from ..committer.format.records.pending_file import TaskResult
 from ..committer.table import Table
@@ -76,7 +76,16 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
             'table"). Spark hands Python data sources no options by insertInto, INSERT INTO, '
             "CREATE TABLE … AS SELECT or saveAsTable without a path.",
         )
-    chosen_committer(TableRoot.parse(options.path), NATIVE, Handoff.decode(os.environ))
+    root, handoff = TableRoot.parse(options.path), Handoff.decode(os.environ)
+    chosen_committer(root, NATIVE, handoff)
+    if handoff.about(root).layout is TableLayout.DELTA:
+        raise InvalidInputError(
+            "df.write writes tables of directories, and layout=delta is asked for "
+            f"({Handoff.variable('layout')}, which the Airflow operator's layout= sets); nothing "
+            "was written.",
+            table=root.url,
+            remedy="Write by zero_rename.spark.save(), or leave the operator's layout= out.",
+        )
     if options.distribute is not Distribute.NONE:
         raise InvalidInputError(
             "distribute=partition reached a write by df.write (as an option or from the operator), "

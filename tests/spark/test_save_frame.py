@@ -140,6 +140,15 @@ class TestWhatIsAsked:
         other = asked(environ, table="s3://bucket/wh/other", committer="zero_rename")
         assert other.committer == "zero_rename"
 
+    def test_data_source_in_an_application_whose_task_waits_for_a_delta_table_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ZERO_RENAME_TABLE", TABLE)
+        monkeypatch.setenv("ZERO_RENAME_LAYOUT", "delta")
+        columns = StructType([StructField("day", LongType())])
+        with pytest.raises(InvalidInputError, match=r"layout=delta is asked for.*by .*save\(\)"):
+            open_writer(columns, False, {"path": TABLE})
+
     def test_data_source_in_an_application_that_is_to_write_by_magic_is_refused(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
