@@ -18,6 +18,7 @@ all three. The JVM ignores an archive that does not fit, without an error.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shlex
 import sys
@@ -26,6 +27,7 @@ from pathlib import Path
 
 from .installation import java_command, java_version, pyspark_home, spark_home
 
+logger = logging.getLogger("zero_rename.spark.startup.launch")
 #: Flags for jobs of seconds. Long jobs are faster with the JVM's own choice.
 SMALL_JOB_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
@@ -69,7 +71,11 @@ def jvm_options(archive: bool = True) -> str:
 
 def archive_flags(path: Path) -> tuple[str, ...]:
     """Return the JVM flags that use a class archive; empty if the archive does not exist."""
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError:  # A folder of another user.
+        is_there = False
+    if not is_there:
         return ()
     return (f"-XX:SharedArchiveFile={path}", "-Xshare:auto", *_QUIET.split())
 
@@ -95,22 +101,40 @@ def worker_python() -> str:
     """Return a Python for ``PYSPARK_PYTHON`` whose workers start quickly.
 
     It is a small script in the user's cache folder that removes ``pyspark.zip`` from the workers'
-    path and starts this interpreter. If Spark is not this interpreter's own installed PySpark, it
-    is the interpreter itself. Workers start faster only if PySpark's modules are compiled: pip does
-    that when it installs, ``uv pip install`` with ``--compile-bytecode``, and Python when it first
-    imports them.
+    path and starts this interpreter. It is the interpreter itself if that folder cannot be written,
+    or if Spark is not this interpreter's own installed PySpark. Workers start faster only if
+    PySpark's modules are compiled: pip does that when it installs, ``uv pip install`` with
+    ``--compile-bytecode``, and Python when it first imports them.
     """
+    script = _worker_script()
+    if script is None:
+        return sys.executable
+    text, path = script
+    try:
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}.{os.getpid()}")
+            part.write_text(text, "utf-8")
+            part.chmod(0o755)
+            part.replace(path)
+    except OSError as error:
+        logger.info("workers start without the script %s, and slower: %s", path, error)
+        return sys.executable
+    return str(path)
+
+
+def is_worker_python(path: str) -> bool:
+    """Return whether a path is that of :func:`worker_python`, without writing the script."""
+    script = _worker_script()
+    return path == (sys.executable if script is None else str(script[1]))
+
+
+def _worker_script() -> tuple[str, Path] | None:
+    """Return the script of :func:`worker_python` and its path; ``None``: it is not needed."""
     home = pyspark_home()
     if os.name != "posix" or home is None or spark_home().resolve() != home.resolve():
-        return sys.executable
+        return None
     lib = shlex.quote(str(spark_home() / "python" / "lib"))
     text = _WRAPPER.format(lib=lib, python=shlex.quote(sys.executable))
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    path = cache_dir() / "workers" / f"python-{digest}"
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}")
-        part.write_text(text, "utf-8")
-        part.chmod(0o755)
-        part.replace(path)
-    return str(path)
+    return text, cache_dir() / "workers" / f"python-{digest}"

@@ -35,7 +35,7 @@ from .installation import (
     spark_version,
     versions_in,
 )
-from .launch import worker_python as worker_python_script
+from .launch import is_worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -257,7 +257,7 @@ def check_java(environ: Mapping[str, str] = os.environ, spark: str | None = None
 
 def _is_this_python(path: str) -> bool:
     """Return whether a path is this interpreter, under any of its names, or a script for it."""
-    if path == worker_python_script():
+    if is_worker_python(path):
         return True
     here = os.path.abspath(sys.executable)
     same_folder = os.path.dirname(os.path.abspath(path)) == os.path.dirname(here)

@@ -240,6 +240,29 @@ def test_spark_from_elsewhere_keeps_its_zip(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")
+def test_cache_folder_that_cannot_be_written_leaves_the_interpreter_itself(monkeypatch, tmp_path):
+    """As in a container whose user has no home, or with another user's home."""
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(file))
+    environment.check_worker_python({"PATH": "/", "PYSPARK_PYTHON": sys.executable})
+    assert worker_python() == sys.executable
+
+
+def test_check_of_the_workers_python_writes_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    environment.check_worker_python({"PATH": "/", "PYSPARK_PYTHON": sys.executable})
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_class_archive_in_a_folder_of_another_user_is_not_used(monkeypatch):
+    def refused(_path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    assert launch.archive_flags(Path("/root/.cache/archive.jsa")) == ()
+
+
 def test_ancestors():
     parent = worker._parent(os.getpid())
     assert parent is not None
