@@ -502,8 +502,12 @@ def _columns(
         return spec, storable(spec.schema), spec.partition_by or ()
     table, by = arrow_schema(state.metadata), state.metadata.partition_columns
     if spec.any_case:
-        names = [find_column(name, table.names) or name for name in spec.schema.names]
-        spec = replace(spec, schema=renamed(spec.schema, names))
+        names = {it: find_column(it, table.names) or it for it in spec.schema.names}
+        spec = replace(
+            spec,
+            schema=renamed(spec.schema, list(names.values())),
+            partition_by=spec.partition_by and tuple(names[it] for it in spec.partition_by),
+        )
     if spec.partition_by is not None and tuple(spec.partition_by) != by:
         raise TableMismatchError(
             f"The job partitions by {', '.join(spec.partition_by) or 'nothing'}, the table by "

@@ -11,7 +11,9 @@ import pytest
 from conftest import Bucket
 
 from support.delta_log import commit, metadata
+from zero_rename.committer import Table
 from zero_rename.committer.errors import CommitConflictError, DamagedError, TableMismatchError
+from zero_rename.committer.format.job_spec import NOBODY, JobSpec, SuccessMarkers
 from zero_rename.tables import DeltaTable
 
 pytestmark = [pytest.mark.memory_s3]
@@ -69,6 +71,28 @@ def test_files_from_before_have_nulls_in_a_column_that_was_added(
         job.write(ROWS)
     table.compact(apply=True)
     assert sorted(table.scan().to_arrow()["seat"].to_pylist(), key=str) == [7, 8, *[None] * 4]
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+def test_job_of_spark_spells_partition_columns_in_another_case_than_the_table(
+    s3_bucket: Bucket, kind: type[Table] | type[DeltaTable]
+) -> None:
+    table = kind(f"s3://{s3_bucket.name}/days")
+    rows = pa.table({"day": ["1"], "delay": [5]})
+    with table.job(rows.schema, partition_by=["day"]) as job:
+        job.write(rows)
+    spec = JobSpec(
+        pa.schema([("Day", pa.string()), ("DELAY", pa.int64())]),
+        partition_by=("Day",),
+        owner=NOBODY,
+        any_case=True,
+        success_markers=SuccessMarkers.NONE,
+    )
+    with table.tasks_job(spec, lambda _: None) as job:
+        writer = table.task_writer(job.opened, 0, 0)
+        writer.write(rows)
+        job.take([writer.close()], 1)
+    assert table.scan().to_arrow().to_pylist() == [{"day": "1", "delay": 5}] * 2
 
 
 def test_files_from_before_have_nulls_in_a_field_that_was_added(
