@@ -50,6 +50,8 @@ logger = logging.getLogger("zero_rename.spark.s3a.recorded_write")
 #: Seconds without a heartbeat after which a write ends itself: a retry waits for
 #: :data:`~.s3a.runs.try_record.HEARTBEAT_TIMEOUT`, and Spark's tasks need a while to stop.
 GIVE_UP = try_record.HEARTBEAT_TIMEOUT - 30.0
+#: Errors of a connection to Spark, by name: not every Python has py4j or gRPC.
+_OF_A_CONNECTION = {"Py4JNetworkError", "RpcError", "RetriesExceeded"}
 _lock = threading.Lock()
 _numbers: dict[str, int] = {}
 #: The writes that this process has entered, by attempt and number.
@@ -414,5 +416,14 @@ def _next_number(run: str) -> int:
 
 
 def _lost_spark(error: Exception) -> bool:
-    """Return whether the connection to Spark was lost, so that the job's result is not known."""
-    return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
+    """Return whether the connection to Spark was lost, so that the job's result is not known.
+
+    Errors of the job itself are those that Spark reports: in a classic session with Java's trace,
+    on Spark Connect of a subclass.
+    """
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, ConnectionError) or kinds & _OF_A_CONNECTION:
+        return True
+    # py4j raises this for a connection that broke while it waited for the answer.
+    is_bare = type(error).__name__ == "Py4JError" and "Trace:" not in str(error)
+    return is_bare or type(error).__name__ == "SparkConnectGrpcException"

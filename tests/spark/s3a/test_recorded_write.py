@@ -8,6 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from grpc import RpcError
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import AnalysisException
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException, SparkException
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.s3a_jobs import JOB, ROOT, a_try
@@ -20,7 +24,14 @@ from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.store.requests import Put
 from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.try_record import FENCED, WRITTEN, WriteRecord, write_uuid
+from zero_rename.s3a.runs.try_record import (
+    FAILED,
+    FENCED,
+    WRITING,
+    WRITTEN,
+    WriteRecord,
+    write_uuid,
+)
 from zero_rename.s3a.write_plan import PlannedWrite
 from zero_rename.spark.s3a import recorded_write
 from zero_rename.spark.s3a.recorded_write import _Application
@@ -141,6 +152,54 @@ def test_committed_write_whose_record_fails_is_told_as_committed(
     monkeypatch.setattr(recorded_write, "RowCount", lambda name: Uncounted())
     with pytest.raises(UnfinishedCommitError, match="rows are committed, and its record"):
         made.write(a_frame(), WRITE, 1, 1)
+
+
+@pytest.mark.usefixtures("submitted")
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError(111, "Connection refused"),
+        Py4JNetworkError("Answer from Java side is empty"),
+        Py4JError("An error occurred while calling o84.save"),
+        SparkConnectGrpcException("failed to connect to all addresses"),
+        RpcError(),
+    ],
+    ids=repr,
+)
+def test_write_whose_connection_to_spark_was_lost_is_not_on_record_as_failed(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Spark may go on, and commit."""
+    assert state_after(store, monkeypatch, error) == [WRITING]
+
+
+@pytest.mark.usefixtures("submitted")
+@pytest.mark.parametrize(
+    "error",
+    [
+        SparkException("[TASK_FAILED] a task failed"),
+        Py4JError("An error occurred while calling o84.save. Trace:\njava.lang.Error"),
+        AnalysisException("no such column"),
+    ],
+    ids=repr,
+)
+def test_write_that_spark_has_ended_is_on_record_as_failed(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    assert state_after(store, monkeypatch, error) == [FAILED]
+
+
+def state_after(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[str]:
+    made = application(store)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(made, "_spark_writes", fail)
+    monkeypatch.setattr(recorded_write, "RowCount", lambda name: Uncounted())
+    with pytest.raises(type(error)):
+        made.write(a_frame(), WRITE, 1, 1)
+    return [write.state for write in writes(store)]
 
 
 def a_frame() -> Any:
