@@ -82,7 +82,8 @@ def stream(
     :param merge_on: with mode merge, the key's columns; this and ``delete_when``, ``latest_by`` and
         ``across_partitions`` are as in :func:`.changing.merging.merge`.
     :param layout: the table's layout, as in :func:`.save_frame.save`: ``delta`` for a Delta table.
-    :param output_mode: the choice of rows for ``DataStreamWriter.outputMode``.
+    :param output_mode: the choice of rows for ``DataStreamWriter.outputMode``. Mode append is
+        refused with ``complete``.
     :param trigger: for ``DataStreamWriter.trigger``: ``{"processingTime": "1 minute"}``,
         ``{"availableNow": True}``; ``None`` begins a batch when the one before is done.
     :param name: the query's name.
@@ -109,6 +110,14 @@ def stream(
             f"{own[0]} is given, which each batch has of its own; nothing was started.",
             table=root.url,
             remedy="Leave it out of options=.",
+        )
+    output_mode = output_mode.lower()
+    if output_mode == "complete" and Mode.parse(mode) is Mode.APPEND:
+        raise InvalidInputError(
+            "With output_mode='complete' each batch has all rows again, and mode append would add "
+            "them to those of the batches before it; nothing was started.",
+            table=root.url,
+            remedy="Give mode='overwrite' for a table without partitions, or mode='merge' by key.",
         )
     rules = _rules(Mode.parse(mode), merge_on, delete_when, latest_by, across_partitions)
     _check_options(read_writer_options({**options, "path": root.url}), rules, root.url)
@@ -152,6 +161,11 @@ def _rules(
 
     :raises InvalidInputError: rules are given with another mode, or merge without a key.
     """
+    if isinstance(merge_on, str):
+        raise InvalidInputError(
+            f"merge_on is the text {merge_on!r}; nothing was started.",
+            remedy=f"Give merge_on=[{merge_on!r}].",
+        )
     if mode is Mode.MERGE:
         return MergeRules(
             tuple(merge_on), delete_when=delete_when, latest_by=latest_by, across=across

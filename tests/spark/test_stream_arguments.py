@@ -1,0 +1,67 @@
+"""Arguments of ``stream()`` that are refused before a query starts, without Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zero_rename.committer import InvalidInputError
+from zero_rename.spark import stream
+
+TABLE, CHECKPOINT = "s3://bucket/events", "s3a://bucket/checkpoints/events"
+
+
+class Started(BaseException):
+    """The query was to be started."""
+
+
+class Frame:
+    isStreaming = True
+    sparkSession = SimpleNamespace(conf=dict[str, str]())
+
+    @property
+    def writeStream(self) -> Any:
+        raise Started
+
+
+def started(**given: Any) -> None:
+    frame: Any = Frame()
+    stream(frame, TABLE, checkpoint=CHECKPOINT, **given)
+
+
+@pytest.mark.parametrize("output_mode", ["complete", "Complete"])
+def test_batches_that_have_all_rows_again_are_not_appended(output_mode: str) -> None:
+    """Each batch would add the rows of the batches before it once more."""
+    with pytest.raises(InvalidInputError, match="each batch has all rows again"):
+        started(output_mode=output_mode)
+    for given in ({"mode": "overwrite"}, {"mode": "merge", "merge_on": ["id"]}):
+        with pytest.raises(Started):
+            started(output_mode=output_mode, **given)
+    with pytest.raises(Started):
+        started(output_mode="update")
+
+
+def test_key_that_is_a_text_is_refused() -> None:
+    """Each of its letters would be a column."""
+    with pytest.raises(InvalidInputError, match=r"merge_on is the text 'id'.*merge_on=\['id'\]"):
+        started(mode="merge", merge_on="id")
+
+
+def test_task_that_names_partitions_may_have_them_replaced_in_any_spelling_of_the_mode(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ZERO_RENAME_MODE", "replace")
+    monkeypatch.setenv("ZERO_RENAME_PARTITIONS", "day=1")
+    with pytest.raises(InvalidInputError, match="each batch would replace them"):
+        started(mode="overwrite", partition_by=["day"])
+    with pytest.raises(Started):
+        started(mode="overwrite", partition_by=["day"], output_mode="Complete")
+
+
+def test_options_may_be_numbers_and_truth_values() -> None:
+    with pytest.raises(Started):
+        started(options={"mergeSchema": True, "rowsPerFile": 9})
+    with pytest.raises(InvalidInputError, match="idempotencyKey is given"):
+        started(options={"idempotencyKey": 7})
