@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
+logger = logging.getLogger("zero_rename.spark.changing.changed_rows")
 #: Kinds of rows. A row that moves is updated in its new partition, and gone from its old one.
 UNCHANGED, UPDATED, INSERTED, DELETED, _GONE = range(5)
 #: Columns of a frame of changed rows: see ``frame`` of :class:`ChangedRows`.
@@ -179,8 +181,8 @@ class ChangedRows:
 
     def release(self) -> None:
         """Release the frames that Spark keeps in memory."""
-        self.frame.unpersist()
-        self._counted.unpersist()
+        counted = self.__dict__.get("_counted")  # If it was made.
+        release(self.frame, *([] if counted is None else [counted]))
 
     @cached_property
     def counts(self) -> Counts:
@@ -220,6 +222,19 @@ class ChangedRows:
             places = F.broadcast(places)
             frame = frame.join(places, frame[NEW].eqNullSafe(places["place"]), "left_semi")
         return frame.select(f"{ROW}.*")
+
+
+def release(*frames: DataFrame) -> None:
+    """Release frames that Spark keeps in memory.
+
+    A failure, as when the connection to Spark is lost, is only logged: it hides neither the result
+    of a change nor another error.
+    """
+    for frame in frames:
+        try:
+            frame.unpersist()
+        except Exception as error:
+            logger.info("Spark may keep a frame in memory: %s", error)
 
 
 def reads_table(text: str, columns: Collection[str], has_source: bool = True) -> bool:

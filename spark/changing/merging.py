@@ -24,7 +24,7 @@ from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
 from ...tables import DeltaTable
 from ..write_target import WriteTarget, require_spark_frame
-from .changed_rows import ChangedRows
+from .changed_rows import ChangedRows, release
 from .merge_join import merged_rows
 from .merge_source import MergeRules, MergeSource
 from .row_writer import change_table
@@ -149,8 +149,7 @@ def merge_by(
             committer=committer,
         )
     finally:
-        for source in kept:
-            source.unpersist()
+        release(*kept)
 
 
 def _materialised(frame: DataFrame) -> DataFrame:

@@ -108,6 +108,26 @@ def test_error_of_a_change_is_raised_if_the_table_cannot_be_read_after_it(
         Writer(table, fail).attempt()
 
 
+class Frame:
+    """A frame of a Spark that has gone."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConnectionRefusedError(name)
+
+
+def test_change_that_is_made_is_reported_if_spark_has_gone_meanwhile(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame: Any = Frame()
+    writer = Writer(table, failing(OSError()))
+    made = TableChange.of(table.state_to_change(), {}, ())
+    monkeypatch.setattr(writer, "_carried_out", lambda rows: made)
+    assert writer.change(lambda: ChangedRows(table.state_to_change(), frame), 1) == made
+    writer = Writer(table, failing(UnfinishedCommitError("the store failed")))
+    with pytest.raises(UnfinishedCommitError):
+        writer.change(lambda: ChangedRows(table.state_to_change(), frame), 1)
+
+
 def test_change_without_an_attempt_is_refused(table: Table) -> None:
     with pytest.raises(InvalidInputError, match="attempts is 0"):
         Writer(table, failing(OSError())).change(lambda: pytest.fail("computed"), 0)
