@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -179,7 +179,7 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
     def commit(
         self,
         opened: OpenedJob,
-        results: Sequence[TaskResult],
+        results: Iterable[TaskResult],
         expected_tasks: int | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Committed:
@@ -193,6 +193,7 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
             it.
         :raises UnfinishedCommitError: it is committed; :meth:`recover` finishes it.
         """
+        results = tuple(results)  # An iterator would be used up by the sum of the retries.
         context = self._context if progress is None else replace(self._context, report=progress)
         before = self.retries - sum(result.retries for result in results)
         if opened.inputs is None:
@@ -205,7 +206,7 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
             note_end()
         return replace(done, retries=self.retries - before)
 
-    def abort(self, opened: OpenedJob, results: Sequence[TaskResult] = ()) -> Aborted | Committed:
+    def abort(self, opened: OpenedJob, results: Iterable[TaskResult] = ()) -> Aborted | Committed:
         """Abort an open job, or find that it is committed.
 
         The uploads of its tasks so far, as ``results`` name them, are aborted.
@@ -213,7 +214,7 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         self._encrypt_as(opened)
         try:
             with alone(opened):
-                return self.run(abort_job(self._context, opened, results))
+                return self.run(abort_job(self._context, opened, tuple(results)))
         finally:
             note_end()
 

@@ -9,7 +9,15 @@ import pyarrow as pa
 import pytest
 
 from zero_rename import Table
-from zero_rename.committer import CommitConflictError, InvalidInputError, ReadBase, ZeroRenameError
+from zero_rename.committer import (
+    CommitConflictError,
+    InvalidInputError,
+    JobSpec,
+    OpenedJob,
+    ReadBase,
+    TaskResult,
+    ZeroRenameError,
+)
 from zero_rename.committer.store.requests import Step
 
 DATA = pa.table({"value": [1, 2, 3], "month": [1, 2, 12]})
@@ -60,6 +68,24 @@ class TestPartitionsToRead:
 
     def test_one_without_rows_is_empty(self, table: Table) -> None:
         assert table.to_arrow(partitions=["month=7"]).num_rows == 0
+
+
+class TestTaskResults:
+    """The rows of a job that tasks have written, by their results."""
+
+    def test_results_of_an_iterator_are_committed(self, table: Table) -> None:
+        """As a list they would be; used up before the commit, they lost all rows."""
+        opened = table.open_job(JobSpec(DATA.schema))
+        done = table.commit(opened, (task(table, opened, number) for number in range(2)))
+        assert done.rows == 6
+        assert table.to_arrow().num_rows == 9
+
+
+def task(table: Table, opened: OpenedJob, number: int) -> TaskResult:
+    """Write the rows of a task."""
+    writer = table.task_writer(opened, number, 0)
+    writer.write(DATA)
+    return writer.close()
 
 
 class TestErrors:
