@@ -10,6 +10,7 @@ names in another case, than in other files     converted, neither here nor by en
 a file with a type that Delta does not have,   is refused, with file and column
 or with times of nanoseconds or milliseconds
 any other object that is not hidden            is refused by name: a VACUUM would delete it
+a lifecycle rule that removes files by age     is refused by its name
 =============================================  ==================================================
 
 The directory is listed before the footers are read, and again before the entry is written. Files
@@ -72,6 +73,7 @@ from ..log.committing import EntryCommitted
 from ..log.job_steps import abandon_job, commit_or_abandon, open_log_job
 from ..log.opening import LogDepth, open_log
 from .delta_files import ADOPTED, written_values
+from .new_table import refuse_expiry
 from .store_check import ATOMIC, facts_of, refuse_second_writer
 
 #: How many footers are read at once.
@@ -196,6 +198,8 @@ def plan_adoption(
 
     :param report: receives how many footers are read, and of how many.
     :raises TableMismatchError: the directory cannot be adopted; the error names the reason.
+    :raises StoreUnfitError: a lifecycle rule of the bucket removes its files, or would remove the
+        log.
     :raises TableNotFoundError: there are no files.
     """
     yield from _refuse_table(root, layout)
@@ -214,6 +218,8 @@ def plan_adoption(
         raise TableNotFoundError("There are no Parquet files to adopt.", table=root.url)
     listing = yield from list_objects(f"{root.prefix}/")
     _refuse_others(root, layout, listed, listing.objects)
+    files = (it.key for items in listed.directory.partitions.values() for it in items)
+    yield from refuse_expiry(root, {}, files)
     schema = _agreed(root, listed, footers)
     return AdoptionPlan(root, listed, schema, footers.statistics)
 

@@ -5,7 +5,7 @@ remove the table's files or log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..committer.commit.state.context import Context
 from ..committer.commit.state.found_table import refuse_below_swept, refuse_partition_folder
@@ -13,6 +13,7 @@ from ..committer.commit.state.table_kind import TableKind, table_kind
 from ..committer.errors import StoreUnfitError, TableMismatchError
 from ..committer.format.layout import TableRoot, is_job_id
 from ..committer.format.schema.other_formats import find_log
+from ..committer.store.lifecycle import LifecycleRule
 from ..committer.store.listing import first_object
 from ..committer.store.requests import LifecycleRules, ListedObject, ListLifecycleRules, Step
 
@@ -54,31 +55,42 @@ def check_free(root: TableRoot) -> Step[None]:
     )
 
 
-def refuse_expiry(root: TableRoot, tags: Mapping[str, str]) -> Step[None]:
+def refuse_expiry(
+    root: TableRoot, tags: Mapping[str, str], adopted: Iterable[str] = ()
+) -> Step[None]:
     """Refuse to make a table if a lifecycle rule of the bucket deletes its files or its log by age,
     or moves them where they cannot be read: one request. If the store does not show its rules to
     this writer, nothing is refused.
 
     :param tags: the tags of the files that the first job writes.
+    :param adopted: keys of files that are there already and become the table's.
     :raises StoreUnfitError: there is such a rule.
     """
     found = yield from ListLifecycleRules()
     rules = found.rules if isinstance(found, LifecycleRules) else ()
-    for folder, marked in (("_delta_log/", {}), ("data/", tags)):
-        prefix = f"{root.prefix}/{folder}"
-        for rule in rules:
-            if not rule.concerns(prefix, marked) or not (rule.expires or rule.archives):
-                continue
-            does = "deletes by age" if rule.expires else f"moves to {rule.archives} by age"
-            raise StoreUnfitError(
-                f"The bucket's lifecycle rule {rule.name!r} {does} what lies below {prefix}: files "
-                "that the table's log names, or the log itself. Nothing was written.",
-                table=root.url,
-                key=prefix,
-                remedy="Exclude the table's prefix from the rule; zero-rename purge removes what "
-                "was replaced, after the table's retention. Or write to a root that no such rule "
-                "concerns.",
-            )
+    removing = [it for it in rules if it.expires or it.archives]
+    if not removing:
+        return
+    places = {f"{root.prefix}/_delta_log/": {}, f"{root.prefix}/data/": tags}
+    places |= {key: {} for key in adopted}
+    for place, marked in places.items():
+        for rule in removing:
+            if rule.concerns(place, marked):
+                raise _expires(root, rule, place)
+
+
+def _expires(root: TableRoot, rule: LifecycleRule, place: str) -> StoreUnfitError:
+    """Build the error of a rule that removes what lies below a folder, or a file."""
+    does = "deletes by age" if rule.expires else f"moves to {rule.archives} by age"
+    what = f"what lies below {place}" if place.endswith("/") else place
+    return StoreUnfitError(
+        f"The bucket's lifecycle rule {rule.name!r} {does} {what}: files that the table's log "
+        "names, or the log itself. Nothing was written.",
+        table=root.url,
+        key=place,
+        remedy="Exclude the table's prefix from the rule; zero-rename purge removes what was "
+        "replaced, after the table's retention. Or write to a root that no such rule concerns.",
+    )
 
 
 def _is_of_jobs(root: TableRoot, item: ListedObject) -> bool:

@@ -20,12 +20,14 @@ from support.protocol import memory_table
 from zero_rename.committer.errors import (
     CommitConflictError,
     RefusedError,
+    StoreUnfitError,
     StoreUnreachableError,
     TableMismatchError,
     TableNotFoundError,
     ZeroRenameError,
 )
 from zero_rename.committer.store import requests as s
+from zero_rename.committer.store.lifecycle import LifecycleRule
 from zero_rename.committer.upkeep.adopt import AdoptAction
 from zero_rename.tables import DeltaTable
 
@@ -246,6 +248,24 @@ def test_directory_with_what_does_not_fit_is_refused_by_name(name: str) -> None:
     assert words in str(refused.value)
     left = {key for key in store.objects if "/probe/" not in key}
     assert left == before
+
+
+@pytest.mark.parametrize("prefix", ["", "flights/_delta_log/", "flights/day=2013-01-02/"])
+def test_directory_that_a_lifecycle_rule_expires_is_refused(prefix: str) -> None:
+    store = days()
+    store.rules = (LifecycleRule("tidy", prefix, expires=True),)
+    for apply in (False, True):
+        with pytest.raises(StoreUnfitError, match="rule 'tidy' deletes by age"):
+            on(store).adopt(apply=apply)
+    assert ENTRY not in store.objects
+    assert not on(store).open_jobs()
+
+
+def test_lifecycle_rule_of_what_is_not_adopted_refuses_no_adoption() -> None:
+    store = days()
+    store.rules = (LifecycleRule("temporary", "flights/_temporary/", expires=True),)
+    on(store).adopt(apply=True)
+    assert len(adds(store)) == 2
 
 
 def test_nothing_to_adopt_is_said() -> None:
