@@ -49,7 +49,8 @@ class Operations:
             self._context.getConf().get("spark.speculation", "false"),
             self._context.getLocalProperty("spark.job.interruptOnCancel") or "false",
         )
-        return "true" not in interrupts
+        # As Spark reads them: SparkConf().set(…, True) of Python is "True".
+        return not any(text.strip().lower() == "true" for text in interrupts)
 
     def cancel(self) -> None:
         """Cancel the running operations, from any thread.
