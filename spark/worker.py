@@ -98,7 +98,11 @@ def set_up_logging() -> None:
     handler = _Stderr()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     package.addHandler(handler)
-    package.setLevel(os.environ.get(LOG_LEVEL, "INFO").upper())
+    level = (os.environ.get(LOG_LEVEL) or "INFO").strip().upper()
+    is_known = level in logging.getLevelNamesMapping()
+    package.setLevel(level if is_known else "INFO")
+    if not is_known:
+        logger.warning("%s=%s is not a level of Python's logging; INFO counts", LOG_LEVEL, level)
 
 
 @contextmanager

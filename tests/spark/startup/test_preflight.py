@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -268,6 +269,21 @@ def test_ancestors():
     assert parent is not None
     assert parent[0] == os.getppid()
     assert worker._parent(1 << 30) is None
+
+
+@pytest.mark.parametrize(("given", "level"), [("", "INFO"), ("debug", "DEBUG"), ("loud", "INFO")])
+def test_level_of_a_workers_log_is_info_unless_a_known_one_is_given(monkeypatch, given, level):
+    package, root = logging.getLogger("zero_rename"), logging.getLogger()
+    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+    monkeypatch.setenv("ZERO_RENAME_LOG_LEVEL", given)
+    monkeypatch.setattr(package, "handlers", [])
+    monkeypatch.setattr(root, "handlers", [])
+    before = package.level
+    try:
+        worker.set_up_logging()
+        assert logging.getLevelName(package.level) == level
+    finally:
+        package.setLevel(before)
 
 
 def test_outside_of_workers_nothing_is_set_up(monkeypatch):
