@@ -235,7 +235,8 @@ def find_jobs(
     # Credentials with rights only below the root may not list above it. Then those are left out.
     asked = (magic_jobs(prefixes), unless_denied(magic_jobs(above), ([], 0.0)))
     (jobs, now), (around, _) = yield from All(asked)
-    jobs += around
+    # A listing of the whole table shows the trees in other destinations, too.
+    jobs = [job for job in jobs if not f"{job.destination}/".startswith(without)] + around
     named = {uuid for upload in uploads for uuid in uuids_in_name(upload.key)}
     for trace in traces:
         # The files' times are by another clock than the store's.

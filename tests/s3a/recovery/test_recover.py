@@ -685,6 +685,20 @@ class TestPlaces:
         assert world.driver.run(recover_jobs(ROOT)) == ()
         assert recover(world, RecoveryOptions(**{**vars(options), "dead": {JOB}})).written == 1
 
+    @pytest.mark.parametrize("uploads", [1, 101])
+    def test_job_in_another_destination_is_left_out(self, world: World, uploads: int) -> None:
+        """Above so many folders the whole table is listed, that destination included."""
+        job = world.job(folder="nested")
+        job.task(0)
+        job.complete(job.files[0])
+        for number in range(uploads):
+            world.store.apply(CreateUpload(f"{ROOT.prefix}/other/n={number}/x"))
+        world.clock.advance(10)
+        before = world.store.upload_keys(), world.magic(), world.visible()
+        options = replace(DEAD, strangers=False, without=(f"{ROOT.prefix}/nested/",))
+        assert world.driver.run(recover_jobs(ROOT, options)) == ()
+        assert (world.store.upload_keys(), world.magic(), world.visible()) == before
+
     def test_pages(self) -> None:
         clock = ManualClock()
         world = World(MemoryStore(clock, Behaviour(page=2)))
