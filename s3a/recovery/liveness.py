@@ -160,7 +160,7 @@ def _by_record(
     if not is_dead and (read.may_be_writing if is_asked else read.silent_for < read.patience):
         return JobLiveness.LIVE, f"{run} sent a heartbeat {read.silent_for:.0f} s ago"
     allowed = PATIENCE if options.patience is None else min(PATIENCE, options.patience)
-    if not is_dead and asked is not None and quiet < allowed:
+    if not is_dead and (is_superseded or asked is not None) and quiet < allowed:
         return JobLiveness.LIVE, f"{run} is over, and it wrote something {quiet:.0f} s ago"
     if is_superseded:
         what = f"attempt {later}" if later is not None else "another attempt"

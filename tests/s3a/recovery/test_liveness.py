@@ -158,6 +158,14 @@ class TestALaterTry:
         later = record(0, uuid=OTHER, owner=late)
         assert states(1e6, known(record(1e6), later)) is expected
 
+    @pytest.mark.parametrize(("patience", "least"), [(None, 600), (60.0, 60), (1e6, 600)])
+    def test_supersedes_no_job_that_wrote_a_moment_ago(
+        self, patience: float | None, least: int
+    ) -> None:
+        given = known(record(1e6), record(0, uuid=OTHER, owner=owner(2)), patience=patience)
+        assert states(least - 1, given) is JobLiveness.LIVE
+        assert states(least, given) is JobLiveness.SUPERSEDED
+
     def test_whoever_states_that_it_is_dead(self) -> None:
         """It loaded instead: what this one left would double its rows."""
         later = record(0, uuid=OTHER, owner=owner(2))
