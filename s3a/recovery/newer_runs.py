@@ -39,8 +39,9 @@ def find_newer_run(
 ) -> Step[NewerRun | None]:
     """Find a run that began after a job and replaces one of its partitions.
 
-    A run that has committed is preferred to one that is at work. Two listings for each ledger, and
-    a request for each record and head that has changed since the job began.
+    A later attempt of the job's own run that has committed counts, too, even if it appends: it has
+    loaded the same rows. A run that has committed is preferred to one that is at work. Two listings
+    for each ledger, and a request for each record and head that has changed since the job began.
 
     :param ledgers: the destinations that may have a record of such a run.
     :param record: the record of the job's attempt; ``None``: no ledger has one.
@@ -60,6 +61,9 @@ def find_newer_run(
             # are left out.
             asked, native = unless_denied(asked, ()), unless_denied(native, None)
         later = yield from asked
+        if again := [it for it in later if _has_loaded_again(it, record)]:
+            said = f"a later attempt of its run ({again[-1].record.uuid}) has committed"
+            return NewerRun(said, is_at_work=False)
         found = [it for it in later if _is_newer(it, began, own) and _replaces(it.record, mine)]
         if done := [it for it in found if has_committed(it.record)]:
             return NewerRun(_said(done[-1].record, at_work=False), is_at_work=False)
@@ -98,6 +102,14 @@ def _folder(root: TableRoot, key: str) -> str:
 
 def _is_newer(it: StoredTry, began: float, run: str | None) -> bool:
     return it.record.idempotency_key != run and it.record.opened_at > began
+
+
+def _has_loaded_again(it: StoredTry, record: TryRecord | None) -> bool:
+    """Return whether a later attempt of the same run has committed."""
+    if record is None or it.record.idempotency_key != record.idempotency_key:
+        return False
+    is_later = it.record.uuid != record.uuid and it.record.opened_at > record.opened_at
+    return is_later and has_committed(it.record)
 
 
 def _replaces(record: TryRecord, folders: Collection[str]) -> bool:

@@ -23,13 +23,15 @@ from ...committer.store.requests import Delete, Found, Get, Put, Step, Unknown
 from ...committer.upkeep.counted_files import counted_files
 from ..hadoop.job_traces import DIRECTION_NAME, Marker, is_staged_name, read_marker
 from ..runs.ledger import find_try
-from ..runs.try_record import COMMITTED
+from ..runs.try_record import SETTLED, UNDONE
 from .ledgers import ledgers_of
 from .leftovers import Kind, LeftoverJob, NamedFile, Presence, look_at_files, unclaimed_files
 from .liveness import Action, JobLiveness, Judgement, RecoveryOptions
 from .newer_runs import NewerRun, find_newer_run
 
 _KIND = "s3a-recovery"
+#: What takes the place of a job whose attempt is undone.
+_LOADS_AGAIN = "its run counts this attempt as undone, and another attempt loads the same rows"
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,9 @@ class Case:
         set-up has removed the marker of earlier jobs.
     :param files: the files that its pending sets name, with their states.
     :param newer: a later run that replaces partitions of the job.
-    :param is_reported: the ledger has a committed attempt whose report names the job.
+    :param is_reported: the ledger has a closed attempt that counts the job as committed.
+    :param is_undone: the ledger has an undone attempt that counts the job as not committed, so its
+        run loads the rows by another one.
     :param decided: the direction in which an earlier recovery began.
     :param unclaimed: :func:`unclaimed_files`, if its pending sets do not name all its files.
     :param reason: why this action and not the other, sentences.
@@ -134,6 +138,7 @@ class Case:
     marker: Marker = field(default_factory=Marker)
     newer: NewerRun | None = None
     is_reported: bool = False
+    is_undone: bool = False
     decided: StandingDirection | None = None
     unclaimed: tuple[str, ...] | None = ()
     action: Action = Action.ASK
@@ -196,9 +201,10 @@ def plan_job(case: Case) -> Step[Case]:
     if job.tree is not None:
         decided = yield from read_direction(job.tree)
         case = replace(case, files=(yield from look_at_files(job)), decided=decided)
-        if case.files and not case.keys(Presence.OUTSTANDING):
-            # Otherwise it is not committed, or has no file that could be removed.
-            case = replace(case, is_reported=(yield from _is_reported(case)))
+        is_begun = case.keys(Presence.WRITTEN, Presence.UNSURE)
+        if case.files and (is_begun or not case.keys(Presence.OUTSTANDING)):
+            # Otherwise it is not committed, and no file could be removed: it is rolled back.
+            case = yield from _with_closed_attempt(case)
     went_forward = case.decided is not None and case.decided.said.forward
     if case.options.direction is not None or went_forward:
         # Files that cannot be compared count as the job's: the caller vouches for them, or an
@@ -208,7 +214,10 @@ def plan_job(case: Case) -> Step[Case]:
         case = replace(case, files=tuple(files))
     action, reason = (_uploads_only if job.kind is Kind.UPLOADS else _choose)(case)
     record = case.judgement.record
-    if job.tree is not None and job.commits and (record or action is not Action.BACK):
+    if case.is_undone:
+        case = replace(case, newer=NewerRun(_LOADS_AGAIN, is_at_work=False))
+        action, reason = _choose(case)
+    elif job.tree is not None and job.commits and (record or action is not Action.BACK):
         ledgers = ledgers_of(case.root, job)
         case = replace(case, newer=(yield from find_newer_run(ledgers, job, record)))
         action, reason = _choose(case)
@@ -231,22 +240,25 @@ def _counted(keys: Sequence[str], reason: str) -> str:
     )
 
 
-def _is_reported(case: Case) -> Step[bool]:
-    """Return whether a run's task has reported a job as committed.
+def _with_closed_attempt(case: Case) -> Step[Case]:
+    """Find out what the closed attempt of a job says about it, if the ledger has one.
 
     An attempt whose record is open has reported nothing.
 
     :raises RecordDamagedError: the record of its attempt cannot be read.
     """
     if case.judgement.record is not None:
-        return False
+        return case
     for ledger in ledgers_of(case.root, case.job):
         asked = find_try(ledger, case.job.uuid)
         known = yield from asked if ledger == case.root else unless_denied(asked, None)
-        if known is not None and known.record.state == COMMITTED:
-            report = known.record.report or {}
-            return case.job.uuid in (report.get("job"), *report.get("jobs", ()))
-    return False
+        if known is not None and known.record.state in SETTLED:
+            record, report = known.record, known.record.report or {}
+            done = {report.get("job"), *report.get("jobs", ()), *record.replaced, *record.recovered}
+            is_reported = case.job.uuid in done
+            is_undone = record.state == UNDONE and not is_reported
+            return replace(case, is_reported=is_reported, is_undone=is_undone)
+    return case
 
 
 def _choose(case: Case) -> tuple[Action, str]:

@@ -174,6 +174,51 @@ def test_job_is_rolled_forward_where_its_own_run_has_tried_again_and_been_undone
     assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
 
 
+@pytest.mark.parametrize("mode", ["append", "replace", None])
+def test_job_is_rolled_back_where_its_own_run_has_loaded_again(
+    world: World, job: MagicJob, mode: str | None
+) -> None:
+    """Its own record is open still, and nobody has asked Airflow."""
+    later(world, mode=mode, idempotency_key=f"load/{JOB}")
+    found = recover(world)
+    assert found.outcome is JobOutcome.ROLLED_BACK
+    assert f"a later attempt of its run ({OTHER}) has committed" in found.reason
+    assert world.visible() == []
+
+
+@pytest.mark.parametrize("mode", ["append", "replace", None])
+def test_job_of_an_undone_attempt_is_rolled_back(world: World, mode: str | None) -> None:
+    """Its application was silent, was taken for dead, and died in its late commit."""
+    mine = world.driver.run(open_try(ROOT, a_try(mode=mode)))
+    world.driver.run(close_try(ROOT, mine, state=UNDONE))
+    begun(world, is_known=False)
+    found = recover(world)
+    assert found.outcome is JobOutcome.ROLLED_BACK
+    assert "its run counts this attempt as undone" in found.reason
+    assert world.visible() == []
+    world.assert_clean()
+
+
+def test_job_of_an_undone_attempt_is_rolled_forward_where_a_person_says_so(world: World) -> None:
+    mine = world.driver.run(open_try(ROOT, a_try(mode="append")))
+    world.driver.run(close_try(ROOT, mine, state=UNDONE))
+    begun(world, is_known=False)
+    assert recover(world, direction=Action.FORWARD).outcome is JobOutcome.ROLLED_FORWARD
+
+
+def test_job_that_its_undone_attempt_counts_as_committed_keeps_its_files(world: World) -> None:
+    """The run's next load replaces them, so that readers are never without."""
+    mine = world.driver.run(open_try(ROOT, a_try(mode="replace")))
+    job = world.job()
+    job.task(0)
+    job.complete(*job.files)
+    world.driver.run(close_try(ROOT, mine, state=UNDONE, replaced=(JOB,)))
+    world.clock.advance(HOUR)
+    assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
+    assert world.visible() == sorted(job.keys)
+    world.assert_clean()
+
+
 def test_job_is_rolled_forward_over_a_later_run_where_a_person_says_so(
     world: World, job: MagicJob
 ) -> None:
