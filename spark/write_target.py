@@ -19,6 +19,7 @@ from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
 from ..committer.format.job_spec import Distribute, Mode, TableLayout, choice, texts_in
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
+from ..committer.format.text_values import NAMES
 from ..committer.rival_wait import RivalWait
 from ..s3a.hadoop.settings import NATIVE, check_committer
 from ..s3a.policies import (
@@ -134,7 +135,7 @@ def resolve(
         root=root,
         committer=word,
         mode=_mode(mode, said.mode),
-        partition_by=_listed("partition_by", "columns", partition_by),
+        partition_by=_partition_by(partition_by, options),
         partitions=_partitions(partitions, said.partitions),
         layout=kept,
         base=state,
@@ -289,6 +290,18 @@ def _mode(given: str | None, expected: Mode | None) -> Mode:
             remedy="Change the application's mode=, or leave one of the two out.",
         )
     return mode
+
+
+def _partition_by(given: Sequence[str], options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the partition columns that the call names, or else its option."""
+    named = _listed("partition_by", "columns", given)
+    text = next((it for name, it in options.items() if plain(name) == plain("partition_by")), None)
+    if named or text is None:
+        return named
+    try:
+        return NAMES.decode(text)
+    except ValueError:
+        return ()  # Refused with the other options.
 
 
 def _partitions(

@@ -101,6 +101,15 @@ class TestWhatIsAsked:
         with pytest.raises(InvalidInputError, match="the write's table is another"):
             asked(environ, table=None, options={"path": "s3://bucket/wh/other"})
 
+    def test_partition_columns_of_an_option_are_those_of_a_table_that_a_merge_makes(self) -> None:
+        assert asked(partition_by=(), options={"partitionBy": "day, hour"}).partition_by == (
+            *("day", "hour"),
+        )
+        assert asked(options={"partitionBy": "hour"}).partition_by == ("day",)
+        call = asked(partition_by=(), options={"partitionBy": "a,,b"})
+        with pytest.raises(InvalidInputError, match="option partitionBy has an empty item"):
+            writer_options(call.options, Handoff(), call.named_options)
+
     def test_publish_of_the_call_wins_over_the_option(self) -> None:
         call = asked(layout="delta", publish=True, options={"publish": "false"})
         assert writer_options(call.options, Handoff(), call.named_options).publish
