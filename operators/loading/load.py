@@ -127,6 +127,7 @@ class TableLoad:
     :param handoff: for the application, with any committer.
     :param committer: the name of the committer.
     :param earlier: the run's job that had committed before this attempt submits one.
+    :param held: the run's job that waited to be published before this attempt submits one.
     """
 
     run: TaskRun
@@ -135,6 +136,7 @@ class TableLoad:
     handoff: Handoff
     committer: str
     earlier: str | None = None
+    held: str | None = None
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -497,7 +499,8 @@ class LoadOperator(TaskArguments, BaseOperator):
         with final_where_refused():
             stored = stored_partitions(table, load.partitions) or None
             handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))
-            load = replace(load, handoff=handoff, earlier=earlier)
+            held = None if waits is None else waits.job
+            load = replace(load, handoff=handoff, earlier=earlier, held=held)
         planned = tell_narrowing(table, run.idempotency_key, earlier, run.try_number > 1)
         waiting = self._rival_wait()
         if waiting is not None:
@@ -542,11 +545,11 @@ class LoadOperator(TaskArguments, BaseOperator):
         """
         table, run = load.table, load.run
         waits = load.waiting()
-        if waits is not None:
+        if waits is not None and waits.job != load.held:
             return self._held_back(load, waits, not run.made(waits.owner))
         job = table.job_of_key(run.idempotency_key)
         if job is None or job == load.earlier:
-            raise nothing_committed(table, run, load.earlier)
+            raise nothing_committed(table, run, load.earlier, None if waits is None else waits.job)
         committed = settled(table, job)
         report = commit_report(committed)
         report["repeated"] = not run.made(table.owner_of(job))

@@ -134,6 +134,7 @@ class ServiceLoadOperator(LoadOperator):
         event: dict[str, Any] | None = None,
         *,
         earlier: str | None = None,
+        held: str | None = None,
         following: str | None = None,
         s3a: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
@@ -141,11 +142,12 @@ class ServiceLoadOperator(LoadOperator):
 
         :param event: of the trigger.
         :param earlier: the run's job that had committed before this one was submitted.
+        :param held: the run's job that waited to be published before.
         :param following: the mark of the job, if an earlier attempt had submitted it.
         :param s3a: members of :class:`~.s3a.load.DeferredLoad`, for one of Hadoop's committers.
         """
         load = self._table_load(context)
-        self._resume = {"earlier": earlier, "following": following, "s3a": s3a}
+        self._resume = {"earlier": earlier, "held": held, "following": following, "s3a": s3a}
         self._mark = own = _mark_of(load)
         if s3a is not None:
             encrypt_records(load, self.s3a_options)
@@ -155,7 +157,8 @@ class ServiceLoadOperator(LoadOperator):
         if mark is None:
             with self._watched(load.table, load.run), self._ending(own):
                 self._check_event(context, event)
-            return self._published(context, load, self._outcome(replace(load, earlier=earlier)))
+            done = replace(load, earlier=earlier, held=held)
+            return self._published(context, load, self._outcome(done))
         report = self._followed(load, mark, lambda: self._check_event(context, event))
         return self._published(context, load, report or self._load(context, load))
 
@@ -385,7 +388,7 @@ class ServiceLoadOperator(LoadOperator):
     def _submit(self, context: Context, load: TableLoad) -> None:
         with final_where_refused():
             self._prepare(load, {})
-        self._resume = {"earlier": load.earlier}
+        self._resume = {"earlier": load.earlier, "held": load.held}
         with self._watched(load.table, load.run), self._ending(self._mark):
             self._execute_parent(context)
 
@@ -501,7 +504,9 @@ class ServiceLoadOperator(LoadOperator):
             return None
         done = table.job_of_key(run.idempotency_key)
         earlier = done if done is not None and not run.made(table.owner_of(done)) else None
-        return self._outcome(replace(load, earlier=earlier))
+        waits = load.waiting()
+        held = waits.job if waits is not None and not run.made(waits.owner) else None
+        return self._outcome(replace(load, earlier=earlier, held=held))
 
     def _wait_by_s3a(
         self, load: TableLoad, mark: JobMark, submitted: DeferredLoad, wait: Callable[[], None]

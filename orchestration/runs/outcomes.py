@@ -190,9 +190,17 @@ def tell_narrowing(
     return said
 
 
-def nothing_committed(table: LoadedTable, run: LoadRun, earlier: str | None) -> RefusedError:
-    """Build the error for an application that ended well, but committed nothing for its run."""
+def nothing_committed(
+    table: LoadedTable, run: LoadRun, earlier: str | None, held: str | None = None
+) -> RefusedError:
+    """Build the error for an application that ended well, but committed nothing for its run.
+
+    :param earlier: the run's job that had committed before.
+    :param held: the run's job that waited to be published before.
+    """
     stands = f" What an earlier attempt committed, {earlier}, stands." if earlier else ""
+    if held is not None:
+        stands += f" What an earlier attempt left to be published, {held}, still waits."
     return RefusedError(
         f"The application ended well, but committed no job of {run} to this table.{stands}",
         table=table.root.url,

@@ -8,7 +8,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from support.airflow import Connect, Tables, run_task, task_context
-from support.fake_spark import WRITES, FakeSpark
+from support.fake_spark import IDLE, WRITES, FakeSpark
 from support.s3a_loads import EARLIER, LATER
 from support.spark_loads import operator, refused, run
 from zero_rename.committer import InvalidInputError, RefusedError
@@ -294,6 +294,16 @@ class TestWriteAuditPublish:
         self.publish(tables, report["job"])
         assert rows(held) == 1
         assert held.unpublished() == []
+
+    def test_cleared_load_that_writes_nothing_fails_and_leaves_what_waits(
+        self, tables: Tables, held: DeltaTable, spark: FakeSpark
+    ) -> None:
+        """What waits may be the rows that an audit has rejected."""
+        job = run(load(tables, publish=False))["job"]
+        spark.runs(IDLE)
+        with pytest.raises(RefusedError, match=f"attempt left to be published, {job}, still waits"):
+            run(load(tables, publish=False), try_number=2, max_tries=1)
+        assert [it.job for it in held.unpublished()] == [job]
 
     def test_job_that_was_aborted_fails_for_good(self, tables: Tables, held: DeltaTable) -> None:
         report = run(load(tables, publish=False))

@@ -16,6 +16,7 @@ from typing import Any
 
 import boto3
 import botocore.session
+import pyarrow as pa
 import pytest
 from airflow.providers.amazon.aws.operators.glue import JOB_RUN_TERMINAL_STATES
 from airflow.providers.common.compat.sdk import BaseHook
@@ -31,7 +32,12 @@ from support.recorded_calls import Call, refused
 from support.service_loads import context, operator, run
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.commit.failures import failures_told
-from zero_rename.committer.errors import CommitConflictError, StoreUnfitError, ZeroRenameError
+from zero_rename.committer.errors import (
+    CommitConflictError,
+    RefusedError,
+    StoreUnfitError,
+    ZeroRenameError,
+)
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.committer.upkeep.access_policy import Role, access_policy
@@ -40,6 +46,7 @@ from zero_rename.operators import emr_steps
 from zero_rename.operators.emr_containers import ZeroRenameEmrContainerOperator as OfContainers
 from zero_rename.operators.emr_serverless import ZeroRenameEmrServerlessOperator as OfServerless
 from zero_rename.orchestration.submit import service_words
+from zero_rename.provider.hooks import ZeroRenameHook
 
 pytestmark = pytest.mark.memory_s3
 
@@ -487,6 +494,41 @@ class TestDeferred:
         service.end()
         report = self.resumed(service, 1, deferred)
         assert (report["repeated"], report["rows"]) == (False, 1)
+
+    @one_service
+    def test_cleared_load_whose_job_writes_nothing_is_refused_beside_rows_that_wait(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What an earlier attempt left to be published may be rows that an audit has rejected."""
+        held: dict[str, Any] = {"layout": "delta", "publish": False}
+        names: Any = {"dag_id": "flights", "run_id": "scheduled__2013-02-02", "task_id": "load"}
+        rows = pa.table({"day": [1], "flight": ["f1"]})
+        job = (
+            ZeroRenameHook()
+            .get_delta_table(tables.url())
+            .job(
+                rows.schema,
+                mode="append",
+                partition_by=["day"],
+                idempotency_key=ONCE,
+                owner=Owner(**names, map_index=-1, try_number=1),
+                publish=False,
+            )
+        )
+        with job:
+            job.write(rows)
+        assert job.unpublished is not None
+        monkeypatch.setattr(service.application, "write", lambda _: None)
+        service.goes_on = True
+        cleared: dict[str, Any] = {"clear_number": 1, "max_tries": 3}
+        deferred = self.deferred(service, 2, held, **cleared)
+        service.end()
+        task = operator(service, deferrable=True, **held)
+        given: Any = context(task, 2, **cleared)
+        task.render_template_fields(given)
+        kwargs = json.loads(json.dumps(deferred.kwargs)) | {"event": service.event()}
+        with pytest.raises(RefusedError, match=f"{job.unpublished.job}, still waits"):
+            task.resume_execution(deferred.method_name, kwargs, given)
 
     @each_deferral
     def test_the_next_try_waits_for_the_same_job(self, service: Service) -> None:
