@@ -24,7 +24,7 @@ class Again:
     :param cleared: this task cleared its instance; else the instance was at work already, and is
         waited for.
     :param events: number of the last asset event that its instance had made before.
-    :param told: the key of its run, if a record says what the run may make.
+    :param told: the key of its run, if a record of this task may say what the run may make.
     """
 
     table: str

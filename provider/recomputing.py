@@ -211,7 +211,9 @@ class Recomputing:
                 instance,
                 cleared,
                 last,
-                step.run.idempotency_key if cleared and step.versions else None,
+                # Also if it was not cleared now: an earlier attempt of this task may have cleared
+                # it, and left a record.
+                step.run.idempotency_key if step.versions else None,
             )
             for step in steps
         ]

@@ -194,6 +194,27 @@ def test_a_clear_whose_answer_is_lost_goes_by_the_plan(lake: Lake, asked: str, s
     assert lake.versions() == {"day=1": 3, "day=2": second + 1}
 
 
+def test_plan_of_a_planner_that_began_again_is_ended_with_the_task_that_fails(lake: Lake) -> None:
+    """Whoever cleared the failed task by hand would have loaded one of its two days alone."""
+
+    class KilledError(Exception):
+        """The planner's worker dies while it waits."""
+
+    def killed() -> None:
+        raise KilledError
+
+    def fails() -> None:
+        lake.api.state = "failed"
+
+    with pytest.raises(KilledError):
+        lake.make_again(killed)
+    with pytest.raises(AirflowFailException, match="is failed"):
+        lake.make_again(fails)
+    lake.api.clears = 2
+    lake.load()
+    assert lake.versions() == {"day=1": 2, "day=2": 2}
+
+
 def test_a_server_that_is_away_for_minutes_is_waited_for(lake: Lake) -> None:
     lake.api.down = 20
     looks = []
