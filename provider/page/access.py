@@ -100,9 +100,10 @@ class Visitor:
         with create_session() as session:
             wanted = select(Connection.conn_id).where(Connection.conn_type == CONNECTION_TYPE)
             known = set(session.scalars(wanted))
-        variables = (name for name in os.environ if name.startswith(_VARIABLE))
-        for conn_id in (name.removeprefix(_VARIABLE).lower() for name in variables):
-            if _is_ours(os.environ[f"{_VARIABLE}{conn_id.upper()}"]):
+        for name, text in os.environ.items():
+            conn_id = name.removeprefix(_VARIABLE).lower()
+            # Airflow asks for the name in upper case only.
+            if name == f"{_VARIABLE}{conn_id.upper()}" and _is_ours(text):
                 known.add(conn_id)
         return [conn_id for conn_id in sorted(known) if self.may_see_tables(conn_id)]
 

@@ -276,6 +276,8 @@ class TestConnections:
         monkeypatch.setenv("AIRFLOW_CONN_BY_URI", "zero-rename://?table_root=s3%3A%2F%2Fb%2Fw")
         monkeypatch.setenv("AIRFLOW_CONN_BROKEN", "{")
         monkeypatch.setenv("AIRFLOW_CONN_ANOTHER", '{"conn_type": "aws"}')
+        # Airflow only knows names in upper case.
+        monkeypatch.setenv("AIRFLOW_CONN_lower", "zero-rename://")
         with create_session() as session:
             session.add(Connection(conn_id="kept", conn_type="zero_rename"))
         try:
@@ -286,6 +288,7 @@ class TestConnections:
         assert "tables?conn=kept" in said
         assert "tables?conn=by_uri" in said
         assert "another" not in said
+        assert "lower" not in said
         assert "broken" not in said
 
     def test_the_only_one_is_taken(self, site: Site, lake: Tables) -> None:
