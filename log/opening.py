@@ -408,7 +408,10 @@ def _explain_hole(listed: ListedLog, end: int, damage: RecordDamagedError | None
             "The table has the feature v2Checkpoint, which is not implemented. Nothing was read.",
             remedy="Read it with another engine, or set delta.checkpointPolicy=classic there.",
         )
-    if listed.newest_checkpoint() is not None and end < min(listed.entries, default=0):
+    # A log is cleaned from its oldest entry on. Some entries right before a checkpoint may be left.
+    oldest, newest = min(listed.entries, default=0), listed.newest_checkpoint()
+    is_whole = all(version in listed.entries for version in range(oldest, end + 1))
+    if newest is not None and (end < oldest or (oldest > 0 and end < newest and is_whole)):
         raise _gone(end)
 
 

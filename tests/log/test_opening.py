@@ -81,6 +81,25 @@ def test_former_version_whose_entries_were_cleaned_is_gone(table: LogTable) -> N
         table.open(version=3)
 
 
+def test_former_version_after_the_oldest_entry_that_was_left_is_gone(table: LogTable) -> None:
+    """Engines clean by age alone, so some entries before a checkpoint are left without one."""
+    for version in range(3):
+        del table.store.objects[LOG.entry(version)]
+    assert table.open(version=5).state.version == 5
+    with pytest.raises(SnapshotGoneError, match="Version 4 is no longer in the log"):
+        table.open(LogDepth.WHOLE, version=4)
+
+
+@pytest.mark.parametrize("missing", [(1,), (0, 1, 3), (6,)])
+def test_hole_among_the_entries_before_a_version_is_damage(
+    table: LogTable, missing: tuple[int, ...]
+) -> None:
+    for version in missing:
+        del table.store.objects[LOG.entry(version)]
+    with pytest.raises(RecordDamagedError, match=r"Entry \d of the log is missing"):
+        table.open(LogDepth.WHOLE, version=7 if 6 in missing else 4)
+
+
 class TestBudget:
     def requests(self, table: LogTable, depth: LogDepth) -> int:
         driver = MemoryDriver(table.store)
