@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import inf
+from numbers import Integral, Real
+from typing import Any
+
 import pyarrow as pa
 
 from ..errors import InvalidInputError
 from ..store.encryption import Encryption
 from ..store.lifecycle import ARCHIVES
+from ..store.upload_parts import PartLimits
 from .job_spec import FileOptions
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 _MAX_METADATA = 2048  # S3's limit, bytes of names and values
 _MAX_TAGS = 10
+_PARTS = PartLimits()
 
 
 def check_options(options: FileOptions) -> None:
     """Check the options of data files without a request to the store.
 
     :raises InvalidInputError: an unknown codec or encryption, a storage class whose objects cannot
-        be read at once, a limit below 1, more metadata or tags than S3 takes, or metadata under a
-        name of this package.
+        be read at once, a limit that is not a number from 1 on, a part size that S3 does not
+        take, more metadata or tags than S3 takes, metadata under a name of this package, or a
+        value of another type.
     """
     codec = options.compression
     if codec not in CODECS or not (codec == "none" or pa.Codec.is_available(codec)):
@@ -27,11 +35,13 @@ def check_options(options: FileOptions) -> None:
             f"The compression {codec!r} is not available.",
             remedy=f"Choose one of {', '.join(CODECS)}.",
         )
-    for name in ("rows_per_file", "bytes_per_file", "row_group_rows", "max_open_partitions"):
-        value = getattr(options, name)
-        optional = name.endswith("_per_file")
-        if (value is None and not optional) or (value is not None and value < 1):
-            raise InvalidInputError(f"{name} is {value}; it must be at least 1.")
+    if options.rows_per_file is not None:
+        _check_number(options, "rows_per_file")
+    if options.bytes_per_file is not None:
+        _check_number(options, "bytes_per_file", whole=False)
+    for name in ("row_group_rows", "max_open_partitions"):
+        _check_number(options, name)
+    _check_number(options, "part_bytes", _PARTS.smallest, _PARTS.largest)
     if options.storage_class in ARCHIVES:
         raise InvalidInputError(
             f"storage_class={options.storage_class!r} is an archive, from which nothing can be "
@@ -43,7 +53,37 @@ def check_options(options: FileOptions) -> None:
     _check_tags(options)
 
 
+def _check_number(
+    options: FileOptions, name: str, least: int = 1, most: float = inf, whole: bool = True
+) -> None:
+    value: Any = getattr(options, name)
+    is_number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    if is_number and least <= float(value) <= most and value != inf:
+        return
+    limits = f"from {least} on" if most == inf else f"from {least} to {most}"
+    raise InvalidInputError(
+        f"Invalid {name}={value!r}: it must be a {'whole ' * whole}number {limits}. Nothing was "
+        "written.",
+        remedy=f"Give such a number, or leave {name} out for {getattr(FileOptions, name)}.",
+    )
+
+
+def _check_texts(name: str, given: object) -> None:
+    """Refuse an option that is not a mapping of texts to texts."""
+    what = "it must be a mapping of texts to texts"
+    if isinstance(given, Mapping):
+        wrong = [it for pair in given.items() for it in pair if not isinstance(it, str)]
+        if not wrong:
+            return
+        what = f"{wrong[0]!r} in it is not a text"
+    raise InvalidInputError(
+        f"Invalid {name}={str(given)[:200]}: {what}. Nothing was written.",
+        remedy=f"Give names and values as texts: {name}={{'team': 'lake'}}.",
+    )
+
+
 def _check_metadata(options: FileOptions) -> None:
+    _check_texts("metadata", options.metadata)
     for name, value in options.metadata.items():
         if name.lower().startswith("zero-rename"):
             raise InvalidInputError(
@@ -59,6 +99,7 @@ def _check_metadata(options: FileOptions) -> None:
 
 
 def _check_tags(options: FileOptions) -> None:
+    _check_texts("tags", options.tags)
     if len(options.tags) > _MAX_TAGS:
         raise InvalidInputError(f"{len(options.tags)} tags; S3 takes {_MAX_TAGS} per object.")
     for name, value in options.tags.items():

@@ -4,6 +4,7 @@ failure nothing of it is left."""
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -306,6 +307,32 @@ def test_objects_say_what_they_are(store: MemoryStreams) -> None:
 def test_impossible_options_are_refused(options: FileOptions) -> None:
     with pytest.raises(InvalidInputError):
         writer(MemoryStreams(), numbers(1).schema, (), options)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"rows_per_file": it} for it in ("100", 2.5, True, math.nan)),
+        *({"bytes_per_file": it} for it in ("128m", math.nan, math.inf)),
+        *({name: None} for name in ("row_group_rows", "max_open_partitions", "part_bytes")),
+        *({"part_bytes": it} for it in ("5m", 1, 5.5e6, 6 * 1024**3)),
+        *({"metadata": it} for it in ({"a": 1}, {1: "a"}, {"a": None}, [("a", "b")], None)),
+        *({"tags": it} for it in ({"a": 1}, {None: "a"}, "a=b")),
+    ],
+    ids=str,
+)
+def test_option_of_another_type_is_refused_by_its_name(given: dict[str, Any]) -> None:
+    (name,) = given
+    with pytest.raises(InvalidInputError, match=f"Invalid {name}=.* Nothing was written"):
+        writer(MemoryStreams(), numbers(1).schema, (), FileOptions(**given))
+
+
+def test_whole_numbers_of_numpy_are_options() -> None:
+    numpy = pytest.importorskip("numpy")
+    options = FileOptions(rows_per_file=numpy.int64(2), part_bytes=numpy.int64(5 * 1024**2))
+    task = writer(MemoryStreams(), numbers(5).schema, (), options)
+    task.write(numbers(5))
+    assert [file.rows for file in task.close().files] == [2, 2, 1]
 
 
 def test_columns_are_matched_by_name_and_widened(store: MemoryStreams) -> None:
