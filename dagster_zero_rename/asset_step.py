@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun
     from dagster._core.execution.context.system import StepExecutionContext
 
+    from zero_rename.committer.format.records.failure import Failure
+
 #: Tag of a run that settles a conflict: the first run of the chain whose work it does again.
 DOES_AGAIN = "zero_rename/does_again"
 #: Value in a job's idempotency key and owner which says that Dagster ran the job.
@@ -190,6 +192,21 @@ class AssetStep:
                     and found.blocking
                     and not found.passed
                 ):
+                    return True
+        return False
+
+    def has_failed_by(self, told: Failure, root: TableRoot) -> bool:
+        """Return whether a step of this chain of retries has failed with an error that an earlier
+        attempt's application recorded. Then a person has seen it, who has this run made."""
+        instance = self.step.instance
+        wanted = {"error": told.error, "table": root.url, "job": told.job}
+        for run in _back_to(self.step.dagster_run, told.owner.run_id, instance):
+            logs = instance.all_logs(run.run_id, dg.DagsterEventType.STEP_FAILURE)
+            for event in (log.dagster_event for log in logs):
+                found = None if event is None else event.step_failure_data.user_failure_data
+                said = {} if found is None else found.metadata
+                texts = {name: said.get(f"zero_rename/{name}") for name in wanted}
+                if wanted == {name: getattr(it, "value", it) for name, it in texts.items()}:
                     return True
         return False
 

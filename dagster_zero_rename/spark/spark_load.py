@@ -41,6 +41,7 @@ from zero_rename.orchestration.runs.outcomes import (
     check_partitions,
     committed_before,
     in_words,
+    last_failure,
     log_what_is_left,
     nothing_committed,
     settle_killed,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from dagster import PipesExecutionResult
 
     from zero_rename.committer import Committed
+    from zero_rename.committer.format.records.failure import Failure as RecordedFailure
     from zero_rename.committer.upkeep.access_policy import Service
 
     from ..asset_step import AssetStep
@@ -209,12 +211,46 @@ class SparkLoad(ABC):
             told = told_failure(self.table, self.step)
             if told is None:
                 raise
-            loads_on_top = self.policy.waits and was_overtaken(told, self.table)
-            text = in_words(told, self.table, BEFORE_WAIT if loads_on_top else None)
-            if loads_on_top or not told.final:
-                raise dg.Failure(description=text) from error
-            root = self.table.root.url
-            raise final_failure(self.step.step, text, told.error, told, root) from error
+            if self._is_to_be_retried(told):
+                raise dg.Failure(description=self._in_words(told)) from error
+            raise self._final_failure(told) from error
+
+    def refuse_retry(self) -> None:
+        """Refuse to submit if an earlier attempt's application recorded a final failure, and its
+        worker had died, so that Dagster does not know of it.
+
+        This attempt would fail again. Or, after a conflict, it would begin after the other job's
+        commit and overwrite its rows. It takes one request, except in the first attempt.
+
+        :raises Failure: there is such a failure.
+        """
+        step, table = self.step, self.table
+        told = None if step.is_first else last_failure(table, step)
+        if told is None or step.made(told.owner) or not step.retries(told.owner):
+            return
+        if not self._is_to_be_retried(told) and not step.has_failed_by(told, table.root):
+            raise self._final_failure(
+                told,
+                f"Not submitted. The application of attempt {told.owner.try_number} in run "
+                f"{told.owner.run_id} failed, and its worker had died: ",
+                " To load again, re-execute the run.",
+            )
+
+    def _is_to_be_retried(self, told: RecordedFailure) -> bool:
+        return not told.final or self._loads_on_top(told)
+
+    def _loads_on_top(self, told: RecordedFailure) -> bool:
+        """Return whether the next attempt waits for the runs that this failure is about."""
+        return self.policy.waits and was_overtaken(told, self.table)
+
+    def _in_words(self, told: RecordedFailure) -> str:
+        return in_words(told, self.table, BEFORE_WAIT if self._loads_on_top(told) else None)
+
+    def _final_failure(
+        self, told: RecordedFailure, before: str = "", after: str = ""
+    ) -> dg.Failure:
+        text = f"{before}{self._in_words(told)}{after}"
+        return final_failure(self.step.step, text, told.error, told, self.table.root.url)
 
 
 @dataclass(frozen=True)
@@ -240,6 +276,8 @@ class NativeLoad(SparkLoad):
             was submitted.
         :raises SupersededRunError: newer runs have loaded the same partitions, or a conflict over
             them was settled against this run; nothing was submitted.
+        :raises Failure: the application of an earlier attempt, whose worker had died, recorded a
+            final failure; nothing was submitted.
         """
         check_merge(vars(policy), NATIVE)
         paths = run_paths(step, table, policy)
@@ -250,6 +288,7 @@ class NativeLoad(SparkLoad):
         before = table.job_of_key(step.idempotency_key)
         load = NativeLoad(step, table, policy, NATIVE, paths, earlier, before)
         if not load.is_done:
+            load.refuse_retry()
             load._give_way()
         return load
 

@@ -5,6 +5,8 @@
 
 import json
 import logging
+import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,17 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
+from dagster._core.storage.tags import MAX_RETRIES_TAG
 
 from dagster_zero_rename import SparkPipesClient, ZeroRenameResource
+from support import dagster_loads
 from support.dagster_loads import DAYS as DAILY
 from support.dagster_loads import days
 from support.dagster_loads import told as metadata
 from support.fake_spark import FAILS_AFTERWARDS, IDLE, WRITES, FakeSpark
 from support.moto_server import S3Server
-from zero_rename.committer import RefusedError, Table
+from zero_rename.committer import CommitConflictError, RefusedError, Table
+from zero_rename.committer.commit.failures import record_failure
 from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.format.job_spec import JobSpec
 from zero_rename.orchestration.runs import heartbeat
@@ -172,6 +177,105 @@ def test_run_that_a_newer_one_has_overtaken_submits_nothing_and_fails_for_good(
     (failed,) = result.filter_events(lambda event: event.is_step_failure)
     assert "Newer runs have loaded day=1" in str(failed.step_failure_data.error)
     assert spark.calls() == []
+
+
+#: What the attempts at :func:`orphaned` do before they submit.
+before: list[Callable[[Any], None]] = []
+
+
+@dg.asset(partitions_def=DAYS, metadata=KEYS)
+def orphaned(context: dg.AssetExecutionContext, spark: SparkPipesClient):
+    if before:
+        before.pop(0)(spark.zero_rename.spark_load(context))
+    return spark.run(context, application=os.environ["TEST_APPLICATION"], env={"TEST_DAYS": "1"})
+
+
+def orphaned_job() -> dg.JobDefinition:
+    zero = ZeroRenameResource(table_root=dg.EnvVar(dagster_loads.TABLES))
+    return dg.Definitions(
+        assets=[orphaned],
+        jobs=[dg.define_asset_job("orphaned_job", [orphaned], executor_def=dg.in_process_executor)],
+        resources={"spark": SparkPipesClient(zero_rename=zero, master="local[1]")},
+    ).resolve_job_def("orphaned_job")
+
+
+def meets_conflict(load: Any) -> None:
+    """The application meets a conflict and records it, and the step's process has died before."""
+    step, root = load.step, load.table.root
+    error = CommitConflictError("Another job changed day=1.", key=root.head_key("day=1"))
+    key = step.idempotency_key
+    load.table.run(record_failure(error, root, key, step.owner, ["day=1"]))
+    raise RuntimeError("the worker dies")
+
+
+@pytest.fixture
+def run_orphaned(
+    zero: ZeroRenameResource,
+    application: str,
+    spark: FakeSpark,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Any]:
+    """Run a job whose worker dies before it reads what its application has recorded."""
+    spark.runs(WRITES)
+    monkeypatch.setenv(dagster_loads.TABLES, str(zero.table_root))
+    monkeypatch.setenv("TEST_APPLICATION", application)
+    monkeypatch.setitem(globals(), "before", [meets_conflict])
+
+    def run(failed: Any = None) -> Any:
+        again = failed and dg.ReexecutionOptions.from_failure(failed.run_id, instance)
+        return dagster_loads.execute(orphaned_job, instance, days("1"), again)
+
+    return run
+
+
+@pytest.mark.usefixtures("s3_server")
+def test_conflict_of_an_application_whose_worker_died_is_not_hidden_by_a_retry(
+    run_orphaned: Callable[..., Any], spark: FakeSpark
+) -> None:
+    failed = run_orphaned()
+    retried = run_orphaned(failed)
+    [failure] = [e for e in retried.all_events if e.is_step_failure]
+    said = failure.step_failure_data.user_failure_data
+    assert said.description.startswith(
+        f"Not submitted. The application of attempt 1 in run {failed.run_id} failed, and its "
+        "worker had died: Another job changed day=1."
+    )
+    assert said.metadata["zero_rename/error"].value == "CommitConflictError"
+    assert retried.dagster_run.tags[MAX_RETRIES_TAG] == "0"
+    assert spark.calls() == []
+
+
+@pytest.mark.usefixtures("s3_server")
+def test_run_that_is_executed_again_after_a_conflict_was_reported_loads(
+    run_orphaned: Callable[..., Any], spark: FakeSpark
+) -> None:
+    reported = run_orphaned(run_orphaned())
+    assert run_orphaned(reported).success
+    assert len(spark.calls()) == 1
+
+
+@pytest.mark.usefixtures("s3_server")
+def test_retry_that_waits_for_other_runs_loads_after_a_conflict_of_an_orphaned_application(
+    zero: ZeroRenameResource, application: str, spark: FakeSpark
+) -> None:
+    spark.runs(WRITES)
+    waits = ZeroRenameResource(table_root=zero.table_root, wait_for_other_runs=60)
+    client, attempts = SparkPipesClient(zero_rename=waits, master="local[1]"), [meets_conflict]
+
+    @dg.asset(
+        name="orphaned",
+        partitions_def=DAYS,
+        metadata=KEYS,
+        retry_policy=dg.RetryPolicy(max_retries=1),
+    )
+    def made(context: dg.AssetExecutionContext):
+        if attempts:
+            attempts.pop()(waits.spark_load(context))
+        return client.run(context, application=application, env={"TEST_DAYS": "1"})
+
+    assert dg.materialize([made], partition_key="1").success
+    assert len(spark.calls()) == 1
 
 
 @pytest.mark.usefixtures("s3_server")
