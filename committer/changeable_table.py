@@ -102,6 +102,10 @@ class ChangeableTable(StatefulTable):
     def job_of_key(self, idempotency_key: str) -> str | None:
         """Return the job that last did the work of this run's key, or ``None``."""
 
+    def has_done(self, idempotency_key: str) -> bool:
+        """Return whether a job has done the work of this run's key, also if it is not named."""
+        return self.job_of_key(idempotency_key) is not None
+
     @abstractmethod
     def rival_jobs(
         self, partitions: Collection[str], appends: bool, *, run: str | None = None
@@ -299,6 +303,25 @@ class ChangeableTable(StatefulTable):
             found = self.run(self._footers.read(files, state.partition_by))
             check_files(self.root, state.schema, zip(files, found, strict=True), self.hidden_remedy)
 
+    def refuse_repeat(self, idempotency_key: str, find_why: Callable[[], str | None]) -> None:
+        """Refuse to repeat a run's change if the repetition would change rows again.
+
+        :param find_why: returns why it would; ``None``: it would not.
+        :raises InvalidInputError: it would, and the run has made the change before.
+        """
+        why = find_why() if self.has_done(idempotency_key) else None
+        if why is None:
+            return
+        raise InvalidInputError(
+            f"This run has changed the table before, and would change it once more: {why}. Nothing "
+            "was changed.",
+            table=self.root.url,
+            job=self.job_of_key(idempotency_key),
+            remedy="Take the earlier change back first (zero-rename undo; in a table of "
+            "directories zero-rename keep-rows --undo), or say that it is to be made again, by "
+            "on_repeat='append'.",
+        )
+
     # How a change is made
 
     def _change(self, plan: Callable[[], RowPlan], spec: JobSpec, attempts: int) -> TableChange:
@@ -310,7 +333,7 @@ class ChangeableTable(StatefulTable):
             raise InvalidInputError(f"attempts is {attempts}; it is 1 at least.")
         key = spec.idempotency_key
         for attempt in range(1, attempts + 1):
-            if key and spec.on_repeat is OnRepeat.SKIP and self.job_of_key(key):
+            if key and spec.on_repeat is OnRepeat.SKIP and self.has_done(key):
                 return TableChange.done_before(self._write(replace(spec, schema=self.schema), None))
             try:
                 found = plan()
@@ -339,7 +362,7 @@ class ChangeableTable(StatefulTable):
             with self.held_against(plan.state):
                 return self._write(spec, None) if needed else None
         if spec.on_repeat is OnRepeat.REPLACE_OWN and key is not None:
-            refuse_repeat(self.job_of_key(key), plan.why_not_repeatable, self.root.url)
+            self.refuse_repeat(key, lambda: plan.why_not_repeatable)
         changes = {name: plan.counts[name] for name in plan.changed}
         policies, inputs = self.rewrite_policies(plan.state, changes, spec.files)
         # The rows given to a merge were computed from what this process has read.
@@ -502,23 +525,3 @@ class ChangeableTable(StatefulTable):
             yield from read_batches(
                 self.driver, state.schema, state.partition_by, file, columns, row_filter=row_filter
             )
-
-
-def refuse_repeat(earlier: str | None, why: str | None, table: str) -> None:
-    """Refuse to repeat a change if the repetition would change rows again.
-
-    :param earlier: the run's job that has made the change.
-    :param why: why it would; ``None``: it would not.
-    :raises InvalidInputError: both are given.
-    """
-    if earlier is None or why is None:
-        return
-    raise InvalidInputError(
-        f"This run has changed the table before, and would change it once more: {why}. Nothing was "
-        "changed.",
-        table=table,
-        job=earlier,
-        remedy="Take the earlier change back first (zero-rename undo; in a table of directories "
-        "zero-rename keep-rows --undo), or say that it is to be made again, by "
-        "on_repeat='append'.",
-    )

@@ -650,6 +650,10 @@ class DeltaTable(ChangeableTable):
         done = self._run_done(idempotency_key)
         return None if done is None else done.version
 
+    def has_done(self, idempotency_key: str) -> bool:
+        """Return whether a run has committed, also if its entry was cleaned since."""
+        return self._run_done(idempotency_key) is not None
+
     def _run_done(self, idempotency_key: str) -> RunDone | None:
         opened = self._open(LogDepth.BLIND)
         return self.run(find_run(self._layout, opened.state, idempotency_key, ""))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...committer.changeable_table import refuse_repeat
 from ...committer.commit.state.job_state import Committed
 from ...committer.errors import (
     CommitConflictError,
@@ -140,17 +139,10 @@ class RowWriter:
         told.table = told.table or url
         return told
 
-    def _earlier(self, policy: OnRepeat) -> str | None:
-        """Return the earlier job by which the run has made this change, if a policy is in force.
-
-        :param policy: this policy for a repetition; ``None`` is returned under another one.
-        """
-        key = self._options.idempotency_key
-        return self.table.job_of_key(key) if key and self._options.on_repeat is policy else None
-
     def _done_before(self) -> Committed | None:
         """Return the result of the run's earlier attempt, if the change must not be repeated."""
-        if self._earlier(OnRepeat.SKIP) is None:
+        key, skips = self._options.idempotency_key, self._options.on_repeat is OnRepeat.SKIP
+        if not (key and skips and self.table.has_done(key)):
             return None
         return self._without_rows(self.table.schema, self.table.partition_by)
 
@@ -163,8 +155,9 @@ class RowWriter:
                 return report
             done = self._without_rows(rows.schema, state.partition_by, rows.schema_mode, reads)
         else:
-            if earlier := self._earlier(OnRepeat.REPLACE_OWN):
-                refuse_repeat(earlier, rows.why_not_repeatable(), self.table.root.url)
+            key = options.idempotency_key
+            if key is not None and options.on_repeat is OnRepeat.REPLACE_OWN:
+                self.table.refuse_repeat(key, rows.why_not_repeatable)
             changed = {name: counts.rows[name] for name in counts.changed}
             self.table.refuse_hidden_columns(state.of(changed))
             policies, inputs = self.table.rewrite_policies(state, changed, options.files())

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from zero_rename.committer import (
+    UNPARTITIONED,
     CommitStateUnknownError,
     DataLostError,
     InvalidInputError,
+    OnRepeat,
     StoreUnreachableError,
     Table,
     TaskResultsError,
@@ -19,10 +22,12 @@ from zero_rename.committer import (
     ZeroRenameError,
 )
 from zero_rename.committer.commit.snapshot import Snapshot
+from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.row_rewrite import TableChange
 from zero_rename.spark.changing.changed_rows import ChangedRows
 from zero_rename.spark.changing.row_writer import RowWriter
 from zero_rename.spark.options import WriterOptions
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
@@ -131,3 +136,22 @@ def test_change_that_is_made_is_reported_if_spark_has_gone_meanwhile(
 def test_change_without_an_attempt_is_refused(table: Table) -> None:
     with pytest.raises(InvalidInputError, match="attempts is 0"):
         Writer(table, failing(OSError())).change(lambda: pytest.fail("computed"), 0)
+
+
+def test_change_that_would_be_made_twice_is_refused_though_the_runs_job_is_not_named(
+    s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a Delta table, whose entries other engines clean."""
+    table = DeltaTable(f"s3://{s3_bucket.name}/delta")
+    with table.job(pa.schema([("n", pa.int64())]), idempotency_key="run") as job:
+        job.write(pa.table({"n": [1]}))
+    monkeypatch.setattr(DeltaTable, "job_of_key", lambda *_: None)
+    writer = RowWriter.__new__(RowWriter)
+    writer.table = table
+    writer._options = WriterOptions(idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
+    counts = SimpleNamespace(rows={UNPARTITIONED: RowChanges(inserted=1)}, changed={UNPARTITIONED})
+    found: Any = SimpleNamespace(
+        state=table.state(), counts=counts, why_not_repeatable=lambda: "it adds to a sum"
+    )
+    with pytest.raises(InvalidInputError, match="once more: it adds to a sum"):
+        writer._carried_out(found)

@@ -573,6 +573,13 @@ class TestPast:
         assert table.history(1)[0].operation == "RESTORE"
 
 
+def clean(bucket: Bucket, version: int) -> None:
+    """Remove an entry of the log, as other engines do when it is old."""
+    for name in ("json", "crc"):
+        key = f"flights/_delta_log/{version:020d}.{name}"
+        bucket.client.delete_object(Bucket=bucket.name, Key=key)
+
+
 class TestRows:
     def test_a_merge_updates_inserts_and_deletes_by_key(self, table: DeltaTable) -> None:
         write(table, keyed(("1", 1, 5), ("1", 2, 6), ("2", 3, 7)))
@@ -644,6 +651,20 @@ class TestRows:
             write(table, keyed(("3", 2, 7)), **run, on_repeat="replace_own")
         assert read(table) == [("2", 1, 6)]
 
+    def test_merge_that_would_double_rows_is_refused_though_the_runs_entry_was_cleaned(
+        self, table: DeltaTable, s3_bucket: Bucket
+    ) -> None:
+        """The version of the run's commit is known then, and the job is not."""
+        given: Any = {"on": ["id"], "idempotency_key": "run"}
+        table.merge(keyed(("1", None, 5)), **given)
+        write(table, keyed(("2", 1, 6)))
+        table.checkpoint_log()
+        clean(s3_bucket, 0)
+        assert table.merge(keyed(("1", None, 5)), **given).committed is not None  # A retry.
+        with pytest.raises(InvalidInputError, match="null key match nothing"):
+            table.merge(keyed(("1", None, 5)), **given, on_repeat="replace_own")
+        assert read(table) == [("1", None, 5), ("2", 1, 6)]
+
     def test_a_run_whose_rows_were_compacted_takes_their_place(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5), ("2", 5)))
         write(table, rows(("1", 6), ("2", 6)), idempotency_key="run")
@@ -673,9 +694,9 @@ class TestRows:
         ]
 
 
-def keyed(*found: tuple[str, int, int]) -> pa.Table:
+def keyed(*found: tuple[str, int | None, int]) -> pa.Table:
     days, ids, delays = zip(*found, strict=True)
-    return pa.table({"day": days, "id": pa.array(ids), "delay": pa.array(delays)})
+    return pa.table({"day": days, "id": pa.array(ids, pa.int64()), "delay": pa.array(delays)})
 
 
 class TestUpkeep:
