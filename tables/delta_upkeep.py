@@ -60,8 +60,14 @@ def _open_records(layout: DeltaLayout) -> Step[tuple[float, dict[str, Found]]]:
     return listing.date, {records.job_of(it.key): it for it in found if isinstance(it, Found)}
 
 
+def _age(record: Found, now: float) -> float:
+    """Return the seconds since a record was written, by the store's clock. The store's nodes may
+    differ: no record is from the future."""
+    return max(0.0, now - record.last_modified)
+
+
 def _open_job(job: str, record: Found, now: float) -> OpenJob:
-    age = now - record.last_modified
+    age = _age(record, now)
     try:
         members = json.loads(record.body)
         return OpenJob(job, _owner(members), age, None, members.get("run"))
@@ -117,7 +123,7 @@ def _rival(job: str, record: Found, now: float, appends: bool, run: str | None) 
         allowed = _max_duration(record)
     except (*_UNREADABLE, RecordDamagedError):
         return None
-    age, is_own = now - record.last_modified, run is not None and of_run == run
+    age, is_own = _age(record, now), run is not None and of_run == run
     if is_own or (appends and adds) or age >= allowed:
         return None
     return RivalJob(job, owner, age, names)
@@ -212,7 +218,7 @@ def _left(
 
     :param log: the state of the log, by the jobs that wait to be published.
     """
-    age, allowed = now - record.last_modified, silent_for
+    age, allowed = _age(record, now), silent_for
     if (state := log.get(job)) is not None and age < (kept := kept_for(layout, state)):
         verdict = yield from search_since_opened(layout, state, job, record.last_modified)
         if verdict.entry is not None or verdict.fenced:
@@ -224,7 +230,7 @@ def _left(
         allowed = _max_duration(record)
     if age >= allowed:
         return None
-    why = f"undecided, opened {max(0.0, age):.0f} s ago; it may take {allowed:.0f} s"
+    why = f"undecided, opened {age:.0f} s ago; it may take {allowed:.0f} s"
     return Recovered(job, Outcome.LEFT, why)
 
 

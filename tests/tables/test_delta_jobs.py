@@ -717,6 +717,19 @@ class TestUpkeep:
         assert table.purge(apply=True) == doomed
         assert read(table) == [("1", 5)]
 
+    def test_dead_job_whose_record_a_node_of_a_fast_clock_wrote_is_settled(self) -> None:
+        class TwoNodes(MemoryStore):
+            def _written(self, key: str) -> float:
+                return self._now() + 2 * ("/open/" in key)
+
+        store = TwoNodes()
+        write(on(store), rows(("1", 5)))
+        job = on(store).job()
+        job.__enter__()
+        assert [it.outcome for it in on(store).plan_recovery(patience=0)] == ["would-abort"]
+        assert [it.outcome for it in on(store).give_up([str(job.job)])] == ["aborted"]
+        assert on(store).open_jobs() == []
+
     def test_each_so_many_commits_leave_a_checkpoint(
         self, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:
