@@ -10,6 +10,7 @@ import pytest
 from conftest import Bucket
 
 from support.command_line import as_json, invoke
+from support.old_records import gc_of_all
 from zero_rename import Table
 from zero_rename.committer import FileOptions, InvalidInputError, TableNotFoundError
 from zero_rename.committer.format.job_spec import JobSpec
@@ -20,8 +21,6 @@ from zero_rename.lineage import PartitionLineage, look_up, plan
 from .test_lineage import Lake
 
 pytestmark = pytest.mark.memory_s3
-
-FOREVER = -1.0
 
 
 def told(lake: Lake, table: Table, *now: str) -> dict[str, PartitionLineage]:
@@ -93,7 +92,7 @@ class TestAsLongAsTheRows:
             lake.load(day, day, code_version=version, files=files)
         assert len(lake.daily.compact(apply=compacted)) == 3
         for _ in range(2):
-            lake.daily.gc(older_than=FOREVER, apply=True)
+            gc_of_all(lake.daily)
         found = told(lake, lake.daily, "4")
         assert {name for name, it in found.items() if it.state is State.STALE} == {"day=1", "day=3"}
         assert found["day=1"].why[0] == "made by code version 3, now 4"

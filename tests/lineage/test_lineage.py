@@ -13,6 +13,7 @@ import pytest
 from conftest import Bucket
 
 from support.command_line import as_json, invoke
+from support.old_records import gc_of_all
 from zero_rename import Table
 from zero_rename.committer import (
     CommitConflictError,
@@ -35,8 +36,6 @@ from zero_rename.lineage import Plan, look_up, plan
 from zero_rename.lineage.tables import TableNow
 
 pytestmark = pytest.mark.memory_s3
-
-FOREVER = -1.0
 
 
 class Lake:
@@ -235,7 +234,7 @@ class TestStale:
         getattr(lake, compacted).compact(apply=True)
         for table in (lake.daily, lake.weekly, lake.monthly):
             for _ in range(2):
-                table.gc(older_than=FOREVER, apply=True)
+                gc_of_all(table)
             table.write_index()
         assert (lake.states(lake.weekly), lake.states(lake.monthly)) == before
 
@@ -301,7 +300,7 @@ class TestNarrowed:
     def test_the_same_after_gc_and_compaction(self, backfill: Lake) -> None:
         self.again(backfill, 1, 5)
         backfill.daily.compact(apply=True)
-        backfill.daily.gc(older_than=FOREVER, apply=True)
+        gc_of_all(backfill.daily)
         backfill.raw(b"3")
         self.again(backfill, 2, 5, 6)
         assert self.values(backfill)[2] == [5, 6]

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support.old_records import gc_of_all
 from zero_rename import Table
 from zero_rename.committer import Content, FileOptions, readable_table, rewritable_table
 from zero_rename.committer.commit import commit
@@ -25,7 +26,6 @@ from zero_rename.committer.upkeep import compaction
 from zero_rename.lineage import JobNode, Plan, Step, look_up, plan, tables
 from zero_rename.lineage import LineageState as State
 
-FOREVER = -1.0
 WEEKS = (0, 1)
 #: A file a row, so that there is something to compact.
 BY_ROWS = FileOptions(content=Content.ROWS, rows_per_file=1)
@@ -97,7 +97,7 @@ class Lake:
             lambda: self.daily.delete([("x", "==", 1)], partitions=[f"day={day}"]),
             self.month,
             lambda: [it.compact(apply=True) for it in (self.daily, self.weekly, self.monthly)],
-            lambda: [table.gc(older_than=FOREVER, apply=True) for _ in range(2)],
+            lambda: [gc_of_all(table) for _ in range(2)],
             self.first_layer,
             self.two_users,
         ]

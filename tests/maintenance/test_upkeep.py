@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from support.old_records import gc_of_all
 from zero_rename.committer import GcReport, JobSpec, Table
 from zero_rename.maintenance.destinations import Destination
 from zero_rename.maintenance.purging import PurgeOrder
@@ -18,7 +19,7 @@ class OldTable(Table):
     """A table whose records are all old."""
 
     def gc(self, older_than: float = 0.0, apply: bool = False) -> GcReport:
-        return super().gc(-1.0, apply)
+        return gc_of_all(self, apply)
 
 
 def test_old_records_are_made_small_and_the_index_says_so(s3_bucket: Any) -> None:

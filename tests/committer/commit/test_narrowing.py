@@ -10,6 +10,7 @@ import pytest
 
 from support.faults import Crash
 from support.memory_store import ManualClock, MemoryStore
+from support.old_records import gc_of_all
 from support.protocol import memory_table
 from zero_rename import Table
 from zero_rename.committer import (
@@ -154,7 +155,7 @@ def test_the_decisions_of_a_narrowed_run_outlive_gc(run: Backfill) -> None:
     again = run.load({1: 11, 2: 21}, clear=1)
     run.mend(1, 12)
     run.mend(1, 13)
-    report = run.table.gc(older_than=-1, apply=True)
+    report = gc_of_all(run.table)
     assert report.condensed
     left = run.table.result(again.job)
     assert left is not None
@@ -182,9 +183,9 @@ def test_maintenance_of_any_age_leaves_the_word_to_a_clear_that_is_to_come(
 def test_a_plan_made_after_gc_and_compaction(run: Backfill, whole: bool) -> None:
     run.narrow(1)
     run.load({1: 11, 2: 21}, clear=1)
-    run.table.gc(older_than=-1, apply=True)
+    gc_of_all(run.table)
     assert len(run.table.compact(sort_by=["value"], apply=True)) == 3
-    run.table.gc(older_than=-1, apply=True)
+    gc_of_all(run.table)
     run.narrow(*((1, 2, 3) if whole else (1, 2)), whole=whole)
     run.load({1: 12, 2: 22, 3: 30}, clear=2)
     assert run.days == [(1, 12), (2, 22), (3, 30)]

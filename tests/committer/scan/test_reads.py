@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from conftest import Bucket
 
+from support.old_records import gc_of_all
 from zero_rename import Table
 from zero_rename.committer import Content, FileOptions, InvalidInputError, JobSpec, TaskResultsError
 from zero_rename.committer.commit.changes import compose_decision
@@ -30,7 +31,6 @@ from zero_rename.committer.scan.reads import ReadLog
 pytestmark = pytest.mark.memory_s3
 
 BY_ROWS = FileOptions(content=Content.ROWS)
-FOREVER = -1.0
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ class TestAsLongAsTheRows:
         before = weekly.inputs_of(first)
         owner = weekly.owner_of(first)
         for _ in range(2):
-            weekly.gc(older_than=FOREVER, apply=True)
+            gc_of_all(weekly)
         assert CondensedDecision.is_one(s3_bucket.read(weekly.root.decision_key(first)))
         assert (weekly.inputs_of(first), weekly.owner_of(first)) == (before, owner)
 
@@ -373,7 +373,7 @@ class TestContent:
         url = f"s3://{s3_bucket.name}/t"
         content = self.content(url, self.ROWS)
         table = Table(url)
-        table.gc(older_than=FOREVER, apply=True)
+        gc_of_all(table)
         assert content_of(table.files()) == content
         assert table.write_index()
         assert content_of(table.files()) == content

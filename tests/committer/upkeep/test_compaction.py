@@ -14,6 +14,7 @@ from conftest import Bucket
 from support.arrow_data import rows_of
 from support.command_line import invoke
 from support.day_rows import load_rows, values
+from support.old_records import gc_of_all
 from zero_rename import Table
 from zero_rename.committer import (
     CommitConflictError,
@@ -209,7 +210,7 @@ class TestRunsThatAreRepeated:
         """No row is left that could be there twice."""
         self.again(table, mode="overwrite")
         table.compact(sort_by=["value"], apply=True)
-        table.gc(older_than=-1, apply=True)
+        gc_of_all(table)
         self.again(table, mode="overwrite")
         assert values(table) == [1, 2, 3]
         assert table.verify() == []
