@@ -92,10 +92,11 @@ class Copied:
 def copy_spec(state: Snapshot, owner: Owner) -> JobSpec:
     """Return the specification of the job that copies a state into a new table.
 
-    Its idempotency key is that of the state, so the same copy is made once.
+    Its idempotency key is that of the state, so the same copy is made once. A foreign file may be
+    written over at its key, so its size counts, too.
     """
-    keys = "\n".join(sorted(file.key for file in state.files))
-    digest = blake2b(keys.encode(), digest_size=8).hexdigest()
+    names = (f"{it.key}\n{it.size}" if it.is_foreign else it.key for it in state.files)
+    digest = blake2b("\n".join(sorted(names)).encode(), digest_size=8).hexdigest()
     return JobSpec(
         state.schema,
         Mode.FAIL_IF_EXISTS,

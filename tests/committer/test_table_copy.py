@@ -234,6 +234,18 @@ class TestAgain:
             old.copy(memory_table(store, NEW))
         assert values(memory_table(store, NEW)) == [2, 3, 4, 5]
 
+    def test_of_files_that_were_written_over_since_it_is_refused(self, s3_bucket: Any) -> None:
+        """Another program may write other rows to the same key."""
+        old, new = (Table(f"s3://{s3_bucket.name}/{name}") for name in ("flights", "copied"))
+        for values_now in ([1, 2], [*range(100)]):
+            body = _parquet(rows(*values_now).drop(["day"]))
+            s3_bucket.put("flights/day=1/part-0.parquet", body)
+            if len(values_now) == 2:
+                old.copy(new)
+        with pytest.raises(InvalidInputError, match="holds 1 file already"):
+            old.copy(new)
+        assert values(new) == [1, 2]
+
 
 class TestMeanwhile:
     """What happens to the table that is copied, after its state was read."""
