@@ -96,7 +96,9 @@ def last_commit(table: Table) -> tuple[LastCommit | None, float]:
         if last is not None and newest[0].last_modified < _time_of(last):
             break
         states = table.run(read_heads(table.root, newest))
-        last = max(filter(None, (last, *last_commits(table, states).values())), key=_time_of)
+        found = (last, *last_commits(table, states).values())
+        # A table's first job claims heads before it commits, so they may name no job.
+        last = max(filter(None, found), key=_time_of, default=None)
     return last, listing.date
 
 

@@ -13,6 +13,7 @@ import dagster_zero_rename.watch.freshness as freshness
 from dagster_zero_rename import ZeroRenameResource, freshness_check, manifest_check
 from support.dagster_loads import SCHEMA, Load, days, flights
 from zero_rename import Table
+from zero_rename.committer.commit import commit
 
 pytestmark = pytest.mark.memory_s3
 
@@ -181,6 +182,24 @@ def test_compaction_makes_no_table_fresh(
     last, _ = freshness.last_commit(table)
     assert last is not None
     assert last.job in jobs
+
+
+def test_table_whose_first_job_claims_its_heads_is_not_fresh_yet(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, found = freshness_check(flights, within=dt.timedelta(hours=2)), []
+    decide = commit.decide
+
+    def looked_at_before(*given: Any) -> Any:
+        found.append(checked(check, zero, instance=instance))
+        return (yield from decide(*given))
+
+    monkeypatch.setattr(commit, "decide", looked_at_before)
+    with zero.table("flights").job(SCHEMA, partition_by=["day"]) as job:
+        job.write(pa.table({"day": [dt.date(2013, 1, 1)], "number": [1]}, SCHEMA))
+    [[during]], [after] = found, checked(check, zero, instance=instance)
+    assert (during.passed, after.passed) == (False, True)
+    assert during.description.startswith("Nothing has been committed to s3://")
 
 
 def test_an_empty_place_is_not_fresh(
