@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
+from dagster._core.definitions.partitions.utils.multi import get_tags_from_multi_partition_key
 
 from zero_rename.committer.commit.state.job_state import Committed
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
@@ -17,6 +18,7 @@ from zero_rename.committer.scan.partition_state import LastCommit
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.new_commits import ListingCursor
 from zero_rename.tables import DeltaTable, LastChange, Since
+from zero_rename.tables.table_at import opened_as_it_is
 
 from ..asset_step import AssetTable
 from ..event_metadata import JOB, commit_metadata, partition_metadata, table_metadata, version_of
@@ -87,6 +89,9 @@ def _tick(
     cursor = ListingCursor.decode(context.cursor)
     heads = table.run(list_heads(table.root)).objects
     if not heads:
+        if isinstance(now := opened_as_it_is(table), DeltaTable):
+            # The table that the cursor is about was deleted, and is a Delta table since.
+            return _tick_by_log(reference, now, context)
         _refuse_hadoops(table)
     unread = cursor.unread(heads)
     names = {it.key: str(partition_of_slot_key(table.root, it.key)) for it in unread}
@@ -116,7 +121,7 @@ def _tick(
                 reference.key,
                 partition=key,
                 metadata={**common, **_metadata(table.root, state, commit, key, jobs[job])},
-                tags={DATA_VERSION_TAG: versions[state.slot.name]},
+                tags=_tags(key, versions[state.slot.name]),
             )
             for (key, job), (state, commit) in new.items()
         ],
@@ -194,7 +199,7 @@ def _tick_by_log(
                 reference.key,
                 partition=key,
                 metadata={**common, **_of_entry(table.root, name, key, it)},
-                tags={DATA_VERSION_TAG: versions[name]},
+                tags=_tags(key, versions[name]),
             )
             for (key, _), (name, it) in new.items()
         ],
@@ -274,6 +279,13 @@ def _versions(table: AssetTable, told: Mapping[str, str | None]) -> dict[str, st
         whole = version_of(table.state())
         found |= {name: whole for name, key in told.items() if key is None}
     return found
+
+
+def _tags(key: str | None, version: str) -> dict[str, str]:
+    """Return the tags of an event: the data version, and the key of each dimension if there are
+    several: Dagster lists the partitions by these."""
+    own = isinstance(key, dg.MultiPartitionKey)
+    return {DATA_VERSION_TAG: version, **(get_tags_from_multi_partition_key(key) if own else {})}
 
 
 def _metadata(

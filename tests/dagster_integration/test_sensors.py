@@ -7,6 +7,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from dagster._core.definitions.observe import observe
+from dagster._core.storage.partition_status_cache import get_materialized_multipartitions
 from dagster._core.test_utils import freeze_time
 
 from dagster_zero_rename import ZeroRenameResource, heads_sensor, observable_table
@@ -204,6 +205,38 @@ def test_month_that_goes_on_is_told_at_its_end_for_each_of_another_dimension(
         assert ticks().asset_events == []
     with freeze_time(dt.datetime(2013, 2, 1, 1, tzinfo=dt.UTC)):
         assert jobs_told(ticks()) == {"UA|2013-01-01": job.committed.job}
+
+
+@LAYOUTS
+def test_partition_of_several_dimensions_has_the_tags_of_each(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance, layout: str
+) -> None:
+    carriers = dg.StaticPartitionsDefinition(["AA", "UA"])
+    of_both = dg.MultiPartitionsDefinition({"day": DAYS, "carrier": carriers})
+    ticks = Ticks(heads_sensor(dg.AssetSpec("flights", partitions_def=of_both)), zero, instance)
+    columns = SCHEMA.append(pa.field("carrier", pa.string()))
+    with opened(zero, layout).job(columns, partition_by=["day", "carrier"]) as job:
+        rows = {"day": [dt.date(2013, 1, 1)], "number": [1], "carrier": ["AA"]}
+        job.write(pa.table(rows, columns))
+    ticks()
+    # Dagster's own way to list such partitions.
+    [key] = get_materialized_multipartitions(instance, dg.AssetKey("flights"), of_both)
+    assert key == "AA|2013-01-01"
+
+
+def test_table_that_is_a_delta_table_since_is_told(
+    ticks: Ticks, zero: ZeroRenameResource, s3_bucket: Any
+) -> None:
+    commit(zero, 1)
+    assert len(ticks().asset_events) == 1
+    client = s3_bucket.client
+    for it in client.list_objects_v2(Bucket=s3_bucket.name)["Contents"]:
+        client.delete_object(Bucket=s3_bucket.name, Key=it["Key"])
+    job = commit(zero, 1, 2, layout="delta")
+    assert jobs_told(ticks()) == {"2013-01-01": job, "2013-01-02": job}
+    assert ticks().skip_message
+    later = commit(zero, 2, layout="delta")
+    assert jobs_told(ticks()) == {"2013-01-02": later}
 
 
 @LAYOUTS
