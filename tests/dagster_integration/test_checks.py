@@ -14,6 +14,7 @@ from dagster_zero_rename import ZeroRenameResource, freshness_check, manifest_ch
 from support.dagster_loads import SCHEMA, Load, days, flights
 from zero_rename import Table
 from zero_rename.committer.commit import commit
+from zero_rename.committer.commit.state.decide import decide
 
 pytestmark = pytest.mark.memory_s3
 
@@ -188,7 +189,6 @@ def test_table_whose_first_job_claims_its_heads_is_not_fresh_yet(
     zero: ZeroRenameResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check, found = freshness_check(flights, within=dt.timedelta(hours=2)), []
-    decide = commit.decide
 
     def looked_at_before(*given: Any) -> Any:
         found.append(checked(check, zero, instance=instance))
