@@ -79,6 +79,11 @@ class WriteJob:
         #: Called before the job opens, when it holds nothing yet.
         self._before = before
         self._beats = beats or Beats(INTERVAL, spec.max_duration)
+        self._heartbeats = ExitStack()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget the job of an earlier block: each block is a job of its own."""
         self._opened: OpenedJob | None = None
         self._writer: TaskWriter | None = None
         self._taken: Sequence[TaskResult] | None = None
@@ -87,9 +92,9 @@ class WriteJob:
         #: made.
         self._reported: Sequence[TaskResult] = ()
         self._termination = Termination()
-        self._heartbeats = ExitStack()
         self._pid = os.getpid()
         self._retries = self._driver.retries
+        self._is_over = False
         self.committed: Committed | None = None
         self.unpublished: UnpublishedJob | None = None
 
@@ -109,10 +114,6 @@ class WriteJob:
                 "A job is open inside its with block.", table=self._steps.root.url
             )
         return self._opened
-
-    @property
-    def _is_over(self) -> bool:
-        return self.committed is not None or self.unpublished is not None
 
     @property
     def repeats(self) -> bool:
@@ -138,8 +139,7 @@ class WriteJob:
         self._taken, self._tasks = tuple(results), tasks
 
     def __enter__(self) -> WriteJob:
-        self._pid = os.getpid()
-        self._retries = self._driver.retries
+        self._begin()
         # Opening is not interrupted: a job whose id is not known yet could not be aborted.
         self._termination.install()
         try:
@@ -162,7 +162,10 @@ class WriteJob:
         self._refuse_children()
         if self._opened is None or self._is_over:
             raise InvalidInputError(
-                "A job is written to inside its with block.", table=self._steps.root.url
+                "A job is written to inside its with block. These rows were not written.",
+                table=self._steps.root.url,
+                job=self.job,
+                remedy="Write them in the block, or in that of another job.",
             )
         if self._writer is not None:
             with self._failures_told():
@@ -233,6 +236,7 @@ class WriteJob:
             )
 
     def _release(self) -> None:
+        self._is_over = True
         note_end()
         try:
             self._heartbeats.close()

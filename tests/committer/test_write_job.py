@@ -29,6 +29,7 @@ from zero_rename.committer.commit.interrupted import JobInterrupted
 from zero_rename.committer.commit.state import probe as probe_module
 from zero_rename.committer.commit.state.job_state import Aborted, JobState, OpenedJob
 from zero_rename.committer.errors import (
+    DestinationExistsError,
     InvalidInputError,
     StoreRefusedError,
     StoreUnreachableError,
@@ -156,6 +157,26 @@ class TestBlock:
             if written.job is None:
                 with written:
                     written.write(DATA)
+
+    def test_writing_after_its_refused_commit_is_refused(self, table: Table) -> None:
+        """These rows went nowhere, and no error said so."""
+        with job(table) as first:
+            first.write(DATA)
+        written = job(table, mode="fail-if-exists")
+        with pytest.raises(DestinationExistsError), written:
+            written.write(DATA)
+        for use in (lambda: written.write(DATA), lambda: written.opened):
+            with pytest.raises(InvalidInputError, match="inside its with block"):
+                use()
+
+    def test_second_block_is_a_job_of_its_own(self, table: Table) -> None:
+        written, jobs = job(table), set[str | None]()
+        for _ in range(2):
+            with written:
+                written.write(DATA)
+            jobs.add(written.job)
+        assert len(jobs) == 2
+        assert table.to_arrow().num_rows == 6
 
 
 class TestOneAtATime:
