@@ -15,6 +15,7 @@ from ...committer.format.layout import TableRoot
 from ...committer.store.requests import All, Step
 from ..hadoop.job_traces import is_staged_name
 from ..runs.ledger import OpenTries, open_tries
+from ..runs.try_record import TryRecord
 from .leftovers import Kind, LeftoverJob
 from .liveness import JobLiveness, Judgement, RecoveryOptions, judge
 
@@ -37,6 +38,22 @@ def ledgers_of(root: TableRoot, job: LeftoverJob) -> list[TableRoot]:
 def is_strange(job: LeftoverJob) -> bool:
     """Return whether a job is only uploads whose names do not show that S3A made them."""
     return job.kind is Kind.UPLOADS and not any(is_staged_name(it.key) for it in job.uploads)
+
+
+def placed(job: LeftoverJob, root: TableRoot, record: TryRecord | None) -> LeftoverJob:
+    """Return a job with the destination that the record of its attempt has.
+
+    The tree of a magic job shows its destination. Of other jobs only their files are known, which
+    may all lie in one partition of a table that they loaded.
+
+    :param record: of the job's attempt; ``None``: no ledger has one.
+    """
+    writes = () if record is None or job.kind is Kind.MAGIC else record.writes
+    for write in writes:
+        bucket, _, prefix = write.destination.partition("://")[2].partition("/")
+        if write.uuid.lower() == job.uuid.lower() and bucket == root.bucket and prefix:
+            return replace(job, destination=prefix)
+    return job
 
 
 def _between(root: TableRoot, key: str) -> Iterator[str]:

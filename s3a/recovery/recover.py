@@ -26,7 +26,7 @@ from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import forget_try, open_tries
 from ..runs.rivals import is_at_work, said_of
 from .execute import NOTHING_DONE, Execution, FileOutcome, carry_out
-from .ledgers import JobJudge, is_strange
+from .ledgers import JobJudge, is_strange, placed
 from .leftovers import Kind, LeftoverJob, Presence, find_jobs
 from .liveness import REPORT, Action, JobLiveness, Judgement, RecoveryOptions
 from .plan import Case, named_files, plan_job
@@ -145,7 +145,8 @@ def settle_jobs(
     judge = JobJudge(root, now, tries, options)
     judged: list[tuple[LeftoverJob, Judgement]] = []
     for job in found:
-        judged.append((job, (yield from judge.judged(job))))
+        judgement = yield from judge.judged(job)
+        judged.append((placed(job, root, judgement.record), judgement))
     settled: list[tuple[LeftoverJob, RecoveredJob]] = []
     named = None if options.jobs is None else {uuid.lower() for uuid in options.jobs}
     for job, judgement in judged:

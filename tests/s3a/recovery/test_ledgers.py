@@ -99,6 +99,43 @@ def test_staging_job_of_a_try_beside_a_partitions_folder_lives_where_the_table_i
     assert (found.state, found.outcome) == (JobLiveness.LIVE, JobOutcome.LEFT)
 
 
+@pytest.mark.parametrize("done", [1, 2])
+def test_staging_job_in_a_partitions_folder_leaves_its_marker_there(
+    world: World, tmp_path: Path, done: int
+) -> None:
+    """Nobody has named the partition, and the files alone do not show it."""
+    job = world.staging_job(tmp_path, uuid=FIRST)
+    job.task(0, partitions=("day=1",))
+    job.task(1, partitions=("day=1",))
+    job.complete(*job.files[:done])
+    writes = (WriteRecord(FIRST, 1, "directory", DAY.url, "replace", "day=1"),)
+    record = a_try(JOB, OWNER, committer="directory", mode="replace", writes=writes)
+    world.driver.run(ledger.open_try(ROOT, record))
+    world.clock.advance(HOUR)
+    found = recover(world, ROOT, staging=str(tmp_path), dead={FIRST})
+    assert (found.outcome, found.destination) == (JobOutcome.ROLLED_FORWARD, DAY.url)
+    assert f"{DAY.prefix}/_SUCCESS" in world.store.objects
+    assert f"{ROOT.prefix}/_SUCCESS" not in world.store.objects
+    assert world.visible() == job.keys
+
+
+def test_staging_job_of_the_whole_table_is_left_where_a_partitions_folder_is_named(
+    world: World, tmp_path: Path
+) -> None:
+    job = world.staging_job(tmp_path, uuid=FIRST)
+    job.task(0)
+    job.complete(job.files[0])
+    writes = (WriteRecord(FIRST, 1, "directory", ROOT.url, "append"),)
+    record = a_try(JOB, OWNER, committer="directory", mode="append", writes=writes)
+    world.driver.run(ledger.open_try(ROOT, record))
+    world.clock.advance(HOUR)
+    before = world.store.copy().objects, world.store.copy().uploads
+    found = recover(world, DAY, staging=str(tmp_path), dead={FIRST})
+    assert found.outcome is JobOutcome.LEFT
+    assert found.reason == f"its destination is {ROOT.url}: recover it there"
+    assert (world.store.copy().objects, world.store.copy().uploads) == before
+
+
 def test_try_beside_the_table_is_fenced_before_a_job_in_a_partitions_folder_is_rolled_back(
     world: World,
 ) -> None:
