@@ -199,7 +199,7 @@ def _facts(
     _check_word(committer)
     given = [
         ("--accept", {ACCEPT_KEY: ",".join(accept)} if accept else {}),
-        ("--conf", dict(map(_pair, conf))),
+        (layers.COMMAND_LINE, dict(map(_pair, conf))),
         (layers.SPARK_DEFAULTS, read_properties(conf_file) if conf_file is not None else {}),
         hadoop_layer({"HADOOP_CONF_DIR": str(hadoop_conf)} if hadoop_conf is not None else {}),
     ]

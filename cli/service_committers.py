@@ -63,7 +63,7 @@ def print_committers(
         check_word(rules.service, committer)
         word = {**S3ASettings(Committer(committer)).spark_conf(), **rules.settings}
     given = [
-        ("--conf", dict(map(_pair, conf))),
+        (layers.COMMAND_LINE, dict(map(_pair, conf))),
         (f"settings of committer={committer}", word),
         (layers.SPARK_DEFAULTS, read_properties(conf_file) if conf_file is not None else {}),
     ]

@@ -8,6 +8,7 @@ submission, with the settings that will be in force, and again in the job, befor
 from __future__ import annotations
 
 import logging
+import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,14 @@ from enum import StrEnum
 from ..committer.errors import InvalidInputError, SettingsRefusedError, counted
 from ..committer.format.job_spec import Mode
 from .hadoop import settings as keys
-from .hadoop.effective_settings import CORE_SITE, DAG_CONF, DEFAULT, SPARK_DEFAULTS, Setting
+from .hadoop.effective_settings import (
+    COMMAND_LINE,
+    CORE_SITE,
+    DAG_CONF,
+    DEFAULT,
+    SPARK_DEFAULTS,
+    Setting,
+)
 from .hadoop.settings import STAGING, Committer, S3ASettings
 
 S3A, ALL = tuple(Committer), keys.COMMITTERS
@@ -156,7 +164,7 @@ def _overwrites_dynamically(c: JobFacts) -> bool:
 
 def _fixed_uuid(c: JobFacts) -> bool:
     origin = c.settings[keys.UUID_KEY].origin if c.value(keys.UUID_KEY) else ""
-    return origin.partition(",")[0] in (DAG_CONF, SPARK_DEFAULTS, CORE_SITE)
+    return origin.partition(",")[0] in (COMMAND_LINE, DAG_CONF, SPARK_DEFAULTS, CORE_SITE)
 
 
 def _shares_one_tree(c: JobFacts) -> str:
@@ -168,12 +176,14 @@ def _shares_one_tree(c: JobFacts) -> str:
 def is_placed(c: JobFacts) -> bool:
     """Return whether a setting names a staging folder on disk that machines may share.
 
-    The name must not be a default, nor in a folder such as ``/tmp`` that machines do not share.
+    The name must not be a default, nor a folder such as ``/tmp`` that machines do not share, or in
+    one.
     """
     setting = c.settings.get(keys.STAGING_KEY)
     path = re.sub(r"^file:(//[^/]*)?", "", setting.value if setting else "")
     named = setting is not None and setting.origin != DEFAULT
-    return named and path.startswith("/") and not path.startswith(_OWN)
+    own = f"{posixpath.normpath(path)}/".startswith(_OWN)
+    return named and path.startswith("/") and not own
 
 
 def _has_own_disks(c: JobFacts) -> bool | None:

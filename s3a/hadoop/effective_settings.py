@@ -34,6 +34,8 @@ from .settings import (
 Layer = tuple[str, Mapping[str, str]]
 
 DAG_CONF = "DAG conf"
+#: Of a command that checks settings.
+COMMAND_LINE = "--conf"
 SPARK_DEFAULTS = "spark-defaults.conf"
 SESSION = "session"
 CORE_SITE = "core-site.xml"
@@ -83,7 +85,7 @@ _LINE = re.compile(
     (?P<value> (?: \\\r?\n | \\. | [^\\\n] )* ) \\? )$""",
     re.MULTILINE | re.VERBOSE,
 )
-_ESCAPED = re.compile(r"\\(?:\r?\n[ \t\f]*|(.))", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:\r?\n[ \t\f]*|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", None: ""}
 
 
@@ -174,7 +176,12 @@ def _of_properties(text: str) -> dict[str, str]:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda found: _LETTERS.get(found[1], found[1]), text)
+    def meant(found: re.Match[str]) -> str:
+        return chr(int(found[1], 16)) if found[1] else _LETTERS.get(found[2], found[2])
+
+    # Java escapes a character beyond U+FFFF as two.
+    halves = _ESCAPED.sub(meant, text).encode("utf-16", "surrogatepass")
+    return halves.decode("utf-16", "replace")
 
 
 def hadoop_layer(environ: Mapping[str, str]) -> Layer:

@@ -159,7 +159,10 @@ CASES: dict[str, tuple[list[JobFacts], list[JobFacts]]] = {
         [
             job("directory", core_site={"fs.defaultFS": "file:///"}, is_cluster=True),
             job("partitioned", {DEFAULT_FS: "file:///"}, is_cluster=True),
-            job("directory", {DEFAULT_FS: "file:///", STAGING: "/tmp/staging"}, is_cluster=True),
+            *(
+                job("directory", {DEFAULT_FS: "file:///", STAGING: own}, is_cluster=True)
+                for own in ("/tmp/staging", "/tmp", "file:///var/tmp", "/mnt/../tmp/staging")
+            ),
         ],
         [
             job("directory", core_site={"fs.defaultFS": "hdfs://namenode"}, is_cluster=True),

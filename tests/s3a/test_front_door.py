@@ -270,6 +270,9 @@ class TestTheCommand:
             "--conf-file", str(file), "--committer", "directory", code=1
         )
 
+    def test_uuid_of_the_command_line_is_refused_as_one_of_conf(self) -> None:
+        assert "uuid-shared" in self.run("--conf", f"{S3A}committer.uuid=7e0c", code=1)
+
     def test_a_clusters_own_file(self, tmp_path: Path) -> None:
         name = "<name>fs.s3a.committer.name</name><value>magicv2</value>"
         (tmp_path / "core-site.xml").write_text(

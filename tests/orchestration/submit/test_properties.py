@@ -100,6 +100,16 @@ def test_they_are_read_as_java_does(tmp_path: Path) -> None:
     }
 
 
+def test_characters_that_java_escapes_are_read_as_java_does(tmp_path: Path) -> None:
+    file = tmp_path / "spark-defaults.conf"
+    file.write_bytes(b"spark.a=caf\\u00e9\r\nspark.\\u0062=\\ud83d\\uDE00\nspark.c=\\\\u0041\n")
+    assert read_properties(file) == {
+        "spark.a": "caf\u00e9",
+        "spark.b": "\U0001f600",
+        "spark.c": "\\u0041",
+    }
+
+
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     odd = {"k:e y": "a\\b\nc\td", "s": "leading = and : and #"}
     assert read_properties(write_properties(tmp_path, odd, None)) == odd
