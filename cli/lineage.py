@@ -110,6 +110,12 @@ def stale(
             "--durable is given without --at-risk, and says nothing about what is stale.",
             remedy="Give --at-risk AGE, too, or leave --durable out.",
         )
+    if code_version and at_risk is not None:
+        raise InvalidInputError(
+            "--code-version says what is stale, and --at-risk lists instead what takes long to "
+            "make again.",
+            remedy="Leave one of the two out.",
+        )
     graph = _look(targets, code_versions=code_version)
     if at_risk is not None:
         _risks(graph, at_risk, durable, as_json)

@@ -370,7 +370,14 @@ def doctor(
     With --service, say which committer a job of that service would use, and why. That sends no
     request.
     """
+    of_table = {"TABLE": table, "--max-duration": max_duration, "--apply": apply}
     if service is not None:
+        if given := [name for name, value in of_table.items() if value]:
+            raise InvalidInputError(
+                f"{', '.join(given)} is given with --service, which tells of a job's settings and "
+                "sends no request. Nothing was checked.",
+                remedy="Check the table by a call of its own, without --service.",
+            )
         print_committers(service, release, conf or (), conf_file, committer, as_json)
         return
     of_service = {

@@ -67,6 +67,12 @@ def test_durable_tables_without_a_bound_are_refused() -> None:
     assert (refused.exit_code, "--at-risk" in refused.stderr) == (2, True)
 
 
+def test_code_version_with_a_bound_is_refused() -> None:
+    words = ("lineage", "stale", url("A9"), "--at-risk", "1h", "--code-version", "2")
+    refused = invoke(*words)
+    assert (refused.exit_code, "--code-version" in refused.stderr) == (2, True)
+
+
 def test_what_cannot_be_made_again_is_at_risk_whatever_the_bound() -> None:
     made = fast(graph({"raw": (), "a": ["raw"]}, ["a"]), ["raw", "a"])
     raw = replace(made.nodes[key("raw")], unknown="it was not told")

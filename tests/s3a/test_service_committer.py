@@ -140,6 +140,8 @@ class TestTheCommand:
             ("--service", "emr-steps", "--release", "latest"),
             ("--service", "emr-steps", "--conf", "x"),
             ("--service", "glue", "--release", "five"),
+            ("s3://bucket/flights", "--service", "glue", "--release", "5.1"),
+            ("--service", "glue", "--release", "5.1", "--apply"),
         ],
     )
     def test_refuses_what_cannot_be(self, words: tuple[str, ...]) -> None:
