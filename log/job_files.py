@@ -9,8 +9,8 @@ key                   written                                  deleted
                                                                the open record
 ``runs/<key>.json``   by finish, before the open record is     never; so an opening needs no
                       removed                                  checkpoint for a run's key
-``entries/J.json``    by finish, before the open record is     by purge, a week later
-                      removed, if ``N.crc`` has no room for
+``entries/J.json``    by finish, before the open record is     by purge, a week later, but not
+                      removed, if ``N.crc`` has no room for    while a repair may need it
                       the entry (:mod:`.kept_entries`)
 ====================  =======================================  ==================================
 """

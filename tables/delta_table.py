@@ -1273,14 +1273,15 @@ class DeltaTable(ChangeableTable):
         return self.run((purge_table if apply else purgeable)(self._layout))
 
     def purge_records(self, older_than: float = KEPT_FOR, apply: bool = False) -> list[PurgeEntry]:
-        """Remove old records: failures of runs, leavings of probes, and kept entries.
+        """Remove old records: failures of runs, leavings of probes, and kept entries. One that
+        another writer has overwritten stays until it is repaired, or its loss is accepted.
 
         :param older_than: their least age in seconds, by the store's clock.
         :param apply: ``False`` only reports which.
         :raises InvalidInputError: ``older_than`` is negative or no number.
         """
         check_age("older_than", older_than)
-        return self.run(purge_records(self.root, older_than, apply))
+        return self.run(purge_records(self.root, self._layout, older_than, apply))
 
 
 def _restorer() -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -26,9 +27,11 @@ from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.job_files import JobFiles
 from ..log.job_steps import recover_job
+from ..log.kept_entries import find_overwritten
 from ..log.opening import LogDepth, open_log
 from ..log.publishing import kept_for
 from ..log.purging import plan_log_purge, purge_log
+from ..log.repairing import repair_log
 from ..log.replay import LogState
 from ..log.searching import JobVerdict, search_since_opened
 from .unpublished import waiting_jobs
@@ -292,17 +295,32 @@ def purge_table(layout: DeltaLayout) -> Step[list[str]]:
     return sorted((yield from purge_log(layout, new_job_id(), now, of_jobs)))
 
 
-def purge_records(root: TableRoot, older_than: float, apply: bool) -> Step[list[PurgeEntry]]:
-    """Remove old records: failures of runs, leavings of probes, and kept entries.
+def purge_records(
+    root: TableRoot, layout: DeltaLayout, older_than: float, apply: bool
+) -> Step[list[PurgeEntry]]:
+    """Remove old records: failures of runs, leavings of probes, and kept entries. A kept entry that
+    was overwritten stays until it is repaired, or its loss is accepted.
 
     :param older_than: their least age in seconds, by the store's clock.
     :param apply: ``False`` only reports which would be removed.
     """
+    records = JobFiles(layout.control)
     old = yield from find_aged(Context(root), older_than)
-    kept = yield from list_objects(JobFiles(root.control_prefix).kept)
-    old += aged("an entry kept beside the log", kept.objects, kept.date, older_than)
+    listing = yield from list_objects(records.kept)
+    kept = aged("an entry kept beside the log", listing.objects, listing.date, older_than)
+    needed = (yield from _lost_jobs(layout, int(listing.date * 1000))) if kept else set()
+    old += [it for it in kept if records.job_of(it.item.key) not in needed]
     found = {it.item: it.reason for it in old}
     return (yield from remove_objects(found, apply, {it: it.etag for it in found}))
+
+
+def _lost_jobs(layout: DeltaLayout, now: int) -> Step[set[str]]:
+    """Find the jobs with a kept entry that was overwritten, and that was neither repaired nor given
+    up since."""
+    if not (yield from find_overwritten(layout, since=inf)):  # Reads kept entries alone.
+        return set()
+    found = yield from repair_log(layout, now, apply=False, accept_loss=False, fencer="")
+    return {it.job for it in found if it.outcome.is_lost}
 
 
 def _is_of_job(layout: DeltaLayout, key: str) -> bool:

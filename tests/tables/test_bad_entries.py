@@ -4,6 +4,7 @@ and never the cause of a loss; nothing is read outside of the table."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from support.delta_tables import on
-from support.memory_store import MemoryStore
+from support.memory_store import ManualClock, MemoryStore
 from zero_rename.committer.errors import (
     CommitConflictError,
     InvalidInputError,
@@ -23,9 +24,11 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.store import requests as s
+from zero_rename.log import checksum
 from zero_rename.tables import Since
 
 LOG = "flights/_delta_log/"
+DAY = 86_400.0
 
 
 def rows(*values: int, day: int = 1) -> pa.Table:
@@ -374,3 +377,23 @@ def test_statistics_that_are_nested_too_deep_are_none(store: MemoryStore) -> Non
     live["add"] |= {"stats": "[" * 100_000, "tags": tags}
     entry(store, live)
     assert sorted(it.rows for it in on(store).state().files) == [-1, 2]
+
+
+def test_kept_entry_that_was_written_over_is_purged_only_after_its_repair(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checksum, "ACTIONS", 0)  # Checksum files keep no entry.
+    store = MemoryStore(ManualClock(time.time()))
+    for value in (1, 2, 3):
+        job = write(store, rows(value)).job
+    on(store).set_retention(30 * DAY, apply=True)
+    written_over = [key for key in store.keys("flights/_zero_rename/entries/") if job in key]
+    store.apply(s.PutFile(f"{LOG}{2:020d}.json", b'{"commitInfo":{"txnId":"it"}}'))
+    store.clock.advance(8 * DAY)  # type: ignore[attr-defined]
+    assert written_over[0] not in {it.key for it in on(store).purge_records(apply=True)}
+    assert store.keys("flights/_zero_rename/entries/") == written_over
+    assert [it.outcome for it in on(store).repair(apply=True)] == ["committed"]
+    assert values(store) == [1, 2, 3]
+    store.clock.advance(8 * DAY)  # type: ignore[attr-defined]
+    on(store).purge_records(apply=True)
+    assert store.keys("flights/_zero_rename/entries/") == []
