@@ -52,7 +52,7 @@ def find_orphaned_uploads(root: TableRoot) -> Step[OrphanedUploads]:
             kind = _kind(upload)
             counts[kind] += 1
             sizes[kind] += upload.bytes or 0
-            if upload.action is PurgeAction.WOULD_ABORT and len(shown) < _SHOWN:
+            if kind == "lost" and len(shown) < _SHOWN:
                 shown.append(upload)
 
     path = UploadsPath(root.bucket, f"{root.prefix}/")

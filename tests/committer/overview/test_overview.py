@@ -36,6 +36,7 @@ from zero_rename.committer.overview.partition_history import look_back
 from zero_rename.committer.overview.recent_jobs import SeenJob, read_job_manifest, recent_jobs
 from zero_rename.committer.overview.table_overview import look_over
 from zero_rename.committer.store.requests import (
+    CreateUpload,
     Delete,
     Get,
     Head,
@@ -469,3 +470,14 @@ def test_orphaned_uploads_are_told_in_bytes(world: World) -> None:
     assert {it.job for it in found.uploads} == {gone.job}
     (problem,) = world.driver.run(problems(world.context))
     assert (problem.what, problem.subject) == ("job left open", gone.job)
+
+
+def test_foreign_upload_is_not_listed_among_those_of_dead_jobs(world: World) -> None:
+    """Another program may be about to complete it."""
+    world.load(DAY1)
+    world.store.apply(CreateUpload(f"{ROOT.prefix}/a-foreign.parquet"))
+    gone, _ = world.written(DAY1, max_duration=60.0)
+    world.advance(61.0)
+    found = world.driver.run(find_orphaned_uploads(ROOT))
+    assert (found.count, found.needed) == (1, 1)
+    assert [it.job for it in found.uploads] == [gone.job]
