@@ -20,6 +20,7 @@ from zero_rename.committer.errors import (
     StoreRefusedError,
     SupersededRunError,
     TableNotFoundError,
+    TaskResultsError,
 )
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import (
@@ -165,7 +166,7 @@ class SparkLoad(ABC):
         :param reported: ``get_results()`` of a Pipes client's invocation; its own metadata and
             checks are kept.
         :raises RefusedError: the application has committed nothing.
-        :raises TaskResultsError: it has changed partitions that the run does not ask for.
+        :raises Failure: it has changed partitions that the run does not ask for.
         :raises VerificationError: with one of Hadoop's committers, the files there are not those
             that the job should leave.
         """
@@ -384,7 +385,12 @@ class NativeLoad(SparkLoad):
         paths = run_paths(self.step, self.table, self.policy)
         seconds = time.monotonic() - self._began
         tell(self.step, self.table, committed, paths, self.policy, seconds)
-        check_partitions(self.table, committed, paths.values())
+        try:
+            check_partitions(self.table, committed, paths.values(), self.before)
+        except TaskResultsError as error:
+            # A retry would only report the commit.
+            name, root = type(error).__name__, self.table.root.url
+            raise final_failure(self.step.step, str(error), name, error, root) from error
         return self.materialized(reported)
 
     def _committed(self) -> Committed:

@@ -190,13 +190,31 @@ def orphaned(context: dg.AssetExecutionContext, spark: SparkPipesClient):
     return spark.run(context, application=os.environ["TEST_APPLICATION"], env={"TEST_DAYS": "1"})
 
 
-def orphaned_job() -> dg.JobDefinition:
+@dg.asset(
+    partitions_def=dg.DynamicPartitionsDefinition(name="numbers"),
+    backfill_policy=dg.BackfillPolicy.single_run(),
+    metadata=KEYS,
+)
+def numbered(context: dg.AssetExecutionContext, spark: SparkPipesClient):
+    given = {"TEST_DAYS": ",".join(context.partition_keys)}
+    return spark.run(context, application=os.environ["TEST_APPLICATION"], env=given)
+
+
+def job_of(asset: dg.AssetsDefinition) -> dg.JobDefinition:
     zero = ZeroRenameResource(table_root=dg.EnvVar(dagster_loads.TABLES))
     return dg.Definitions(
-        assets=[orphaned],
-        jobs=[dg.define_asset_job("orphaned_job", [orphaned], executor_def=dg.in_process_executor)],
+        assets=[asset],
+        jobs=[dg.define_asset_job("its_job", [asset], executor_def=dg.in_process_executor)],
         resources={"spark": SparkPipesClient(zero_rename=zero, master="local[1]")},
-    ).resolve_job_def("orphaned_job")
+    ).resolve_job_def("its_job")
+
+
+def orphaned_job() -> dg.JobDefinition:
+    return job_of(orphaned)
+
+
+def numbered_job() -> dg.JobDefinition:
+    return job_of(numbered)
 
 
 def meets_conflict(load: Any) -> None:
@@ -209,17 +227,20 @@ def meets_conflict(load: Any) -> None:
 
 
 @pytest.fixture
-def run_orphaned(
-    zero: ZeroRenameResource,
-    application: str,
-    spark: FakeSpark,
-    instance: dg.DagsterInstance,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[..., Any]:
-    """Run a job whose worker dies before it reads what its application has recorded."""
+def told_by_environment(
+    zero: ZeroRenameResource, application: str, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs that Dagster makes by their names find their tables and their application."""
     spark.runs(WRITES)
     monkeypatch.setenv(dagster_loads.TABLES, str(zero.table_root))
     monkeypatch.setenv("TEST_APPLICATION", application)
+
+
+@pytest.fixture
+def run_orphaned(
+    told_by_environment: None, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Any]:
+    """Run a job whose worker dies before it reads what its application has recorded."""
     monkeypatch.setitem(globals(), "before", [meets_conflict])
 
     def run(failed: Any = None) -> Any:
@@ -253,6 +274,38 @@ def test_run_that_is_executed_again_after_a_conflict_was_reported_loads(
     reported = run_orphaned(run_orphaned())
     assert run_orphaned(reported).success
     assert len(spark.calls()) == 1
+
+
+@pytest.mark.usefixtures("s3_server", "told_by_environment")
+def test_run_that_is_executed_again_as_a_whole_without_a_former_key_takes_that_keys_rows_away(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    instance.add_dynamic_partitions("numbers", ["1", "2", "3"])
+    done = dagster_loads.execute(numbered_job, instance, days("1", "3"))
+    instance.delete_dynamic_partition("numbers", "2")
+    again = dg.ReexecutionOptions(done.run_id)
+    assert dagster_loads.execute(numbered_job, instance, days("1", "3"), again).success
+    assert sorted(zero.table("numbered").to_arrow()["day"].to_pylist()) == [1, 3]
+
+
+#: Writes day 3, whichever partitions its run asks for.
+_WRITES_OTHERS = WRITES.replace("mode=options.mode(overwrite)", 'mode="append"').replace(
+    "replace_partitions=options.replace_partitions", "replace_partitions=None"
+)
+
+
+@pytest.mark.usefixtures("s3_server")
+def test_rows_in_partitions_that_a_run_does_not_ask_for_fail_it_for_good(
+    asset: Asset, spark: FakeSpark
+) -> None:
+    spark.runs(_WRITES_OTHERS)
+    asset.days = "1,3"
+    result = asset.load("1", "2", raise_on_error=False, retry_policy=dg.RetryPolicy(max_retries=1))
+    [failure] = [e for e in result.all_events if e.is_step_failure]
+    assert not [e for e in result.all_events if e.is_step_up_for_retry]
+    user = failure.step_failure_data.user_failure_data
+    assert "it also changed partitions that its task does not name: day=3" in user.description
+    assert user.metadata["zero_rename/error"].value == "TaskResultsError"
 
 
 @pytest.mark.usefixtures("s3_server")
