@@ -276,7 +276,11 @@ def plan_for(
     return MadePlan(plan(graph, narrow), unknown)
 
 
-def refuse_hadoops(hook: ZeroRenameHook, targets: Iterable[str]) -> None:
+def refuse_hadoops(
+    hook: ZeroRenameHook,
+    targets: Iterable[str],
+    remedy: str = "Leave it out of targets; or load it with committer='zero_rename'.",
+) -> None:
     """Refuse targets that Hadoop's committers load: nothing would ever be stale there.
 
     This takes six requests for each table.
@@ -294,7 +298,7 @@ def refuse_hadoops(hook: ZeroRenameHook, targets: Iterable[str]) -> None:
                 f"Hadoop's committers load {url}, and record no inputs: whether it is stale nobody "
                 "can tell. Nothing was planned.",
                 table=url,
-                remedy="Leave it out of targets; or load it with committer='zero_rename'.",
+                remedy=remedy,
             )
 
 

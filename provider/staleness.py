@@ -10,10 +10,11 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from ..committer.errors import InvalidInputError, counted
 from ..orchestration.runs.arguments import read_versions
+from ..s3a.hadoop.settings import Committer
 from .failures import final_where_refused
 from .hooks import ZeroRenameHook
 from .recomputed import Recomputed, wait
-from .recomputing import Recomputing
+from .recomputing import Recomputing, refuse_hadoops
 from .task_context import task_run
 
 if TYPE_CHECKING:
@@ -22,14 +23,16 @@ if TYPE_CHECKING:
 ON_STALE = ("ignore", "fail", "recompute")
 #: Partitions that an error names.
 _NAMED = 5
+_WITHOUT_INPUTS = "Leave on_stale out; or load the table with committer='zero_rename'."
 
 
-def check_on_stale(given: str, forgets: bool, code_versions: object) -> None:
+def check_on_stale(given: str, forgets: bool, code_versions: object, committer: str | None) -> None:
     """Check the arguments of a sensor about staleness.
 
     :param given: the argument ``on_stale``.
     :param forgets: the sensor is rescheduled between two polls, and keeps no progress.
     :param code_versions: the argument.
+    :param committer: the argument; it may be a template.
     :raises InvalidInputError: ``on_stale`` is not one of :data:`ON_STALE`, or the sensor cannot do
         it.
     """
@@ -48,6 +51,12 @@ def check_on_stale(given: str, forgets: bool, code_versions: object) -> None:
             "forgets what that is.",
             remedy="Give deferrable=True: it holds no slot either.",
         )
+    if given != "ignore" and committer in list(Committer):
+        raise InvalidInputError(
+            f"on_stale={given!r} compares partitions with the inputs on record, and "
+            f"committer={committer!r}, one of Hadoop's, records none: nothing would be stale.",
+            remedy=_WITHOUT_INPUTS,
+        )
 
 
 def see_to_stale(sensor: Any, context: Context, report: Mapping[str, Any]) -> bool:
@@ -55,7 +64,8 @@ def see_to_stale(sensor: Any, context: Context, report: Mapping[str, Any]) -> bo
 
     :param report: of the sensor; its partitions without files are left out.
     :return: whether partitions were made again, so that the report is outdated.
-    :raises AirflowFailException: a partition is stale, and stays so.
+    :raises AirflowFailException: a partition is stale, and stays so; or Hadoop's committers load
+        the table, so that this cannot be known.
     """
     if sensor.on_stale == "ignore":
         return False
@@ -66,9 +76,11 @@ def see_to_stale(sensor: Any, context: Context, report: Mapping[str, Any]) -> bo
     table = report["table"]
     named = [it["partition"] for it in report["partitions"] if it.get("files") != 0]
     targets = [table if name == UNPARTITIONED else f"{table}/{name}" for name in named]
+    hook = ZeroRenameHook(sensor.zero_rename_conn_id)
+    with final_where_refused():
+        refuse_hadoops(hook, targets, _WITHOUT_INPUTS)
     if sensor.on_stale == "recompute":
         return bool(make_again(sensor, context, targets, sensor.poke_interval).layers)
-    hook = ZeroRenameHook(sensor.zero_rename_conn_id)
     with final_where_refused():
         versions = versions_by_root(hook, sensor.code_versions)
         found = look_up(targets, hook.get_conn(), code_versions=versions)

@@ -141,7 +141,8 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
     :param on_stale: what to do if the partitions are ready, but one of their inputs, or an input of
         an input, has other rows by now: ``fail``; or ``recompute``, as :class:`.RecomputeOperator`
         does, and go on when the partitions match their inputs. ``ignore`` does not check. A
-        partition whose inputs are not known is not stale.
+        partition whose inputs are not known is not stale. A table that Hadoop's committers load is
+        refused: they record no inputs.
     :param code_versions: by table, the present version of its program's code. Rows that another
         version made, or an unknown one, are stale. (templated)
     :param airflow_conn_id: with ``on_stale="recompute"``, the connection of type ``http`` to
@@ -404,7 +405,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         :raises InvalidInputError: an invalid argument.
         """
         self.note_arguments()
-        check_on_stale(self.on_stale, self.reschedule, self.code_versions)
+        check_on_stale(self.on_stale, self.reschedule, self.code_versions, self.committer)
         if not self.table or is_known(self.table):
             check_table_name(self.table)
         key = self.idempotency_key if self.upstream_task_id is None else self.upstream_task_id

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from typing import Any, ClassVar, cast
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, task_group
@@ -106,6 +108,26 @@ class TestHere:
         with pytest.raises(AirflowFailException, match=r"day=1 \(stale\): .*flights/day=2"):
             run(sensor(tables, **given), params={"job": week.job})
         assert run(sensor(tables, **given | {"on_stale": "ignore"}), params={"job": week.job})
+
+    @pytest.mark.parametrize("on_stale", ["fail", "recompute"])
+    def test_staleness_of_what_hadoops_committers_load_is_refused(
+        self, tables: Tables, on_stale: str
+    ) -> None:
+        """Nothing is ever stale there: the sensor let stale rows pass."""
+        rows = BytesIO()
+        pq.write_table(pa.table({"flight": ["f1"]}), rows)
+        file = "wh/flights/day=1/part-0.parquet"
+        tables.bucket.put(file, rows.getvalue())
+        head = {"committer": "magic", "jobId": "a", "success": True}
+        tables.bucket.put("wh/flights/_SUCCESS", success_data(head, 1.0, [file]))
+        given: dict[str, Any] = {"partitions": ["day=1"], "on_stale": on_stale}
+        waits = sensor(tables, committer="{{ params.c }}", **given)
+        with pytest.raises(
+            AirflowFailException, match=r"Hadoop's committers load s3://\S+/flights,"
+        ):
+            run(waits, params={"c": "magic"})
+        with pytest.raises(InvalidInputError, match=f"on_stale='{on_stale}'.*committer='magic'"):
+            sensor(tables, committer="magic", **given)
 
     def test_an_emptied_one_is_not_stale(self, tables: Tables) -> None:
         tables.load(1)
