@@ -17,7 +17,7 @@ from ..commit.state.heads import all_heads, list_heads_and_index, read_head, rel
 from ..commit.state.old_records import KEPT_FOR, find_old_records
 from ..commit.state.open_jobs import list_open, read_open
 from ..commit.state.tolerance import or_damage, or_error
-from ..errors import DamagedError, InvalidInputError, StoreFullError
+from ..errors import DamagedError, InvalidInputError, ZeroRenameError
 from ..format.job_spec import Coordination
 from ..format.layout import is_job_id, job_in_key
 from ..format.records.head import HeadState
@@ -114,7 +114,7 @@ def purge(
         left = yield from abort_until_gone(doomed, partial(list_uploads, context), _ROUNDS)
         if len(doomed) > len(left) and any(it.outcome is Outcome.FAILED for it in recovered):
             # Jobs may have failed because the store was full; the aborts have made room.
-            again = yield from _recovered(context, coordination, patience, ())
+            again = yield from _recovered(context, coordination, patience, jobs)
             settled = [it for it in recovered if it.outcome is not Outcome.FAILED]
             recovered = settled + again
     entries = _gone_with_jobs(before, judged, recovered)
@@ -214,14 +214,22 @@ def remove_objects(
 def _recovered(
     context: Context, coordination: Coordination, patience: float | None, dead: Collection[str]
 ) -> Step[list[Recovered]]:
-    """Finish or abort open jobs, those named as dead first, and release claims of closed jobs."""
+    """Finish or abort open jobs, those named as dead first, and release claims of closed jobs.
+
+    A job named as dead that cannot be aborted hinders no other one.
+    """
     outcomes: list[Recovered] = []
+    failed: dict[str, Recovered] = {}
     if coordination is Coordination.STORE:
         for job in dead:
-            # A job whose decision cannot be read stays open: recover() reports it.
-            outcome = yield from or_damage(give_up(context, job))
-            outcomes += [outcome] if isinstance(outcome, Recovered) else []
-    outcomes += yield from recover(context, patience)
+            outcome = yield from or_error(give_up(context, job))
+            if isinstance(outcome, Recovered):
+                outcomes.append(outcome)
+            elif outcome is not None:
+                failed[job] = Recovered.failed(job, outcome)
+    # A job that could not be aborted is open still. recover() may leave it, as one that may live.
+    found = yield from recover(context, patience)
+    outcomes += [failed.get(it.job, it) if it.outcome is Outcome.LEFT else it for it in found]
     if coordination is Coordination.STORE:
         outcomes += yield from dead_claims(context, _release)
     return outcomes
@@ -360,10 +368,13 @@ def _would_release(context: Context, state: HeadState, job: str) -> Step[Recover
 
 
 def _release(context: Context, state: HeadState, job: str) -> Step[Recovered]:
-    try:
-        decided = yield from decide_abort(context, job)
-    except (DamagedError, StoreFullError) as error:
-        return Recovered.failed(job, error)
+    """Resolve the claim of a closed job. A failure is its outcome, and hinders no other claim."""
+    found = yield from or_error(_resolved(context, state, job))
+    return Recovered.failed(job, found) if isinstance(found, ZeroRenameError) else found
+
+
+def _resolved(context: Context, state: HeadState, job: str) -> Step[Recovered]:
+    decided = yield from decide_abort(context, job)
     if decided.decision.is_commit:
         yield from finish(context, decided)
         return Recovered(job, Outcome.COMMITTED, f"applied {state.slot.name}")

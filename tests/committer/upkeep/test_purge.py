@@ -177,6 +177,15 @@ class TestFullStore:
         outcomes = {it.job: str(it.outcome) for it in report.recovered}
         assert outcomes == {dead.job: "aborted", damaged.job: "failed"}
 
+    def test_job_named_as_dead_whose_abort_is_not_confirmed_fails_alone(self, world: World) -> None:
+        unsure, dead = world.open(), world.open()
+        world.store.apply(CreateUpload("flights/day=1/orphaned"))
+        world.driver.fault = on(Put, Unknown("no answer"), ROOT.decision_key(unsure.job))
+        report = world.purge(jobs=[unsure.job, dead.job], foreign_older_than=0.0)
+        outcomes = {it.job: str(it.outcome) for it in report.recovered}
+        assert outcomes == {dead.job: "aborted", unsure.job: "failed"}
+        assert world.store.upload_keys() == []
+
 
 class TestWhose:
     def nested(self, store: MemoryStore) -> World:

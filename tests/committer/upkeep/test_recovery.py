@@ -62,7 +62,7 @@ from zero_rename.committer.store.requests import (
     Unknown,
     UploadPart,
 )
-from zero_rename.committer.upkeep.recovery import open_jobs
+from zero_rename.committer.upkeep.recovery import Recovered, open_jobs
 
 
 def prepared() -> World:
@@ -726,6 +726,25 @@ class TestClaimsOfClosedJobs:
         table.driver.run(swap_head(state, claimed))
         assert [it.outcome for it in table.recover()] == [Outcome.LEFT]
         assert self.claim(table) == opened.job
+
+    @pytest.mark.parametrize(
+        "settle", [Table.recover, lambda table: table.purge(apply=True).recovered]
+    )
+    def test_one_that_cannot_be_resolved_hinders_no_other(
+        self, settle: Callable[[Table], Sequence[Recovered]]
+    ) -> None:
+        """Its job is committed, its open record was removed, and a file of it is lost."""
+        world = World()
+        world.load(DAY1, DAY2)
+        opened, result = world.written(DAY1)
+        die_before_applying(world, opened, result)
+        world.store.apply(Delete(ROOT.open_key(opened.job)))
+        for file in result.files:
+            world.store.apply(AbortUpload(file.key, file.upload_id))
+        table = memory_table(world.store)
+        other = self.late_claim(table, [DAY2])
+        found = {it.job: it.outcome for it in settle(table)}
+        assert found == {opened.job: Outcome.FAILED, other: Outcome.ABORTED}
 
     def test_few_heads_are_read_where_there_is_an_index(self) -> None:
         table = self.table(partitions=40)
