@@ -21,6 +21,7 @@ from zero_rename.orchestration.s3a.configuration import (
     check_on_service,
     check_submission,
     committer_settings,
+    encryption_of,
     render,
 )
 from zero_rename.orchestration.s3a.conflicts import ConflictPolicy
@@ -79,6 +80,8 @@ class HadoopLoad(SparkLoad):
         check_merge(vars(policy), committer)
         paths = run_paths(step, table, policy)
         check_application_policies(policy, committer, tuple(paths.values()))
+        # The ledger of loads lies beside the table, not below it.
+        table.driver.encrypt_by_default(policy.encryption)
         mode, about = policy.parsed_mode, OnConflict(policy.on_conflict)
         superseded = OnSuperseded(policy.on_superseded or OnSuperseded.FAIL)
         wanted = LoadRequest(Committer(committer), table.root, mode, tuple(paths.values()))
@@ -114,8 +117,7 @@ class HadoopLoad(SparkLoad):
         :raises InvalidInputError: the settings would lose or double rows, or cannot work; nothing
             was submitted.
         """
-        asked = asked_options(self.policy.encryption, options)
-        conf = render(self.tried.load, asked, store, self.tried.uuid, passes_keys)
+        conf = render(self.tried.load, self._asked(options), store, self.tried.uuid, passes_keys)
         self._in_force.update(check_submission(self.tried.load, call, conf, self.table))
         return conf
 
@@ -132,13 +134,24 @@ class HadoopLoad(SparkLoad):
         with final_failures(self.step.step):
             named = service_named(service)
             check_word(named, self.committer)
-            asked = asked_options(self.policy.encryption, s3a_options or {})
-            conf = render(self.tried.load, asked, {}, self.tried.uuid, False)
+            conf = render(
+                self.tried.load, self._asked(s3a_options or {}), {}, self.tried.uuid, False
+            )
             job = seen(named, request, client)
             row, load = RULES[named], self.tried.load
             settings = check_on_service(load, row, job, conf, self.table, strict)
             self._in_force.update(committer_settings(settings))
             return completed(named, request, self.handoff.pack(), settings)
+
+    def _asked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of the committer, and give the records of the load the encryption of
+        its files.
+
+        :raises InvalidInputError: the encryption is invalid.
+        """
+        asked = asked_options(self.policy.encryption, options)
+        self.table.driver.encrypt_by_default(encryption_of(asked))
+        return asked
 
     @contextmanager
     def submitted(self) -> Iterator[None]:

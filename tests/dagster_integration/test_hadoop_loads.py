@@ -201,6 +201,21 @@ class TestBySparkSubmit:
         with pytest.raises(Exception, match="thread"):
             SparkPipesClient(zero_rename=zero, s3a_options={"thread": 17})
 
+    @pytest.mark.parametrize("by_options", [True, False])
+    def test_records_of_a_load_have_the_encryption_of_its_files(
+        self, zero: ZeroRenameResource, application: str, s3_bucket: Any, by_options: bool
+    ) -> None:
+        options, client = {"encryption": "SSE-S3"}, s3_bucket.client
+        if not by_options:
+            zero = ZeroRenameResource(
+                table_root=zero.table_root, committer="magic", encryption="SSE-S3"
+            )
+        self.load(zero, application, {"s3a_options": options} if by_options else {})
+        listed = client.list_objects_v2(Bucket=s3_bucket.name)["Contents"]
+        records = [it["Key"] for it in listed if "/_zero_rename/" in it["Key"]]
+        heads = [client.head_object(Bucket=s3_bucket.name, Key=it) for it in records]
+        assert {it.get("ServerSideEncryption") for it in heads} == {"AES256"}
+
     def test_another_run_at_work_on_the_partition_is_given_way_to(
         self, zero: ZeroRenameResource, application: str, spark: FakeSpark
     ) -> None:
