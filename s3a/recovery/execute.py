@@ -81,6 +81,7 @@ class Execution:
     :param problem: why the job is not settled; ``""`` if it is.
     :param unsure: the problem is that the store did not say what happened.
     :param moved: nothing was done, since the job had changed.
+    :param is_joined: another recovery has begun with the job.
     """
 
     files: tuple[_Treated, ...] = ()
@@ -89,6 +90,7 @@ class Execution:
     problem: str = ""
     unsure: bool = False
     moved: bool = False
+    is_joined: bool = False
 
     def keys(self, outcome: FileOutcome) -> tuple[str, ...]:
         return tuple(key for key, became, _ in self.files if became is outcome)
@@ -108,7 +110,7 @@ def carry_out(case: Case) -> Step[Execution]:
         if before is None:
             return Execution(moved=True)
     done = yield from _fenced(case)
-    if done.moved and before is not None:
+    if done.moved and not done.is_joined and before is not None:
         yield from lift_fence(case.ledger, before)
     return done
 
@@ -126,9 +128,10 @@ def _fenced(case: Case) -> Step[Execution]:
     if (yield from _has_moved(case)):
         # Checked after the direction is written: until then another recovery may finish the job.
         # A direction that another recovery wrote is left, since it may be acting on it.
-        if job.tree is not None and stands is not None and stands.said is wanted:
+        is_own = stands is not None and stands.said is wanted
+        if job.tree is not None and stands is not None and is_own:
             yield from withdraw(job.tree, stands)
-        return Execution(moved=True)
+        return Execution(moved=True, is_joined=stands is not None and not is_own)
     treat = _complete if forward else _undo
     done = Execution(tuple((yield from All(tuple(treat(file) for file in case.files)))))
     if left := [file for file in done.files if file[1] in _OPEN]:

@@ -321,12 +321,17 @@ def find_unchanged(root: TableRoot, judged: TryRecord) -> Step[StoredTry | None]
 def lift_fence(root: TableRoot, before: StoredTry) -> Step[None]:
     """Remove a fence if nothing was done to the attempt, but not one of an earlier recovery.
 
+    If another recovery has rolled a job of the attempt forward or closed the attempt meanwhile,
+    the record stays as it is.
+
     :param before: the record that :func:`fence` returned.
     """
     if before.record.state == FENCED:
         return
     known = yield from find_unchanged(root, before.record)
-    if known is not None:
+    if known is None or known.key != before.key:
+        return
+    if known.record.recovered == before.record.recovered:
         # If this swap fails, the application has changed the record: it met the fence, and ends.
         yield from swap(known, before.record)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.faults import on
+from support.faults import Crash, beside, on
 from support.memory_store import Behaviour, ManualClock, MemoryDriver, MemoryStore
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World, a_try
 from zero_rename.committer import InvalidInputError
@@ -992,6 +992,55 @@ class TestFence:
         meanwhile(world, Put, lambda _: job.task(3), DIRECTION_NAME)
         assert recover(world, self.SILENT).outcome is JobOutcome.LEFT
         assert self.record(world).state == SUBMITTED
+
+    def test_job_that_another_recovery_finishes_after_the_fence_stays_on_record(
+        self, world: World, job: MagicJob
+    ) -> None:
+        """A retry of its run reads there that the rows are loaded."""
+        second = MemoryDriver(world.store)
+        own = open_key(ROOT, a_try().idempotency_key, JOB)
+        found: list[RecoveredJob] = []
+
+        def recover_too() -> None:
+            found.extend(second.run(recover_jobs(ROOT, self.SILENT)))
+
+        world.driver.fault = beside(Put, recover_too, own, applied=True, times=1)
+        assert recover(world, self.SILENT).outcome is JobOutcome.LEFT
+        assert [it.outcome for it in found] == [JobOutcome.ROLLED_FORWARD]
+        assert self.record(world).recovered == (JOB,)
+        assert self.record(world).state == FENCED
+        assert world.visible() == job.keys
+
+    def test_fence_stays_where_another_recovery_has_rolled_the_job_back(self, world: World) -> None:
+        world.driver.run(open_try(ROOT, a_try()))
+        two_tasks(world)
+        world.clock.advance(7200)
+        second = MemoryDriver(world.store)
+        own = open_key(ROOT, a_try().idempotency_key, JOB)
+        world.driver.fault = beside(
+            Put, lambda: second.run(recover_jobs(ROOT, self.SILENT)), own, applied=True, times=1
+        )
+        assert recover(world, self.SILENT).outcome is JobOutcome.LEFT
+        assert self.record(world).state == FENCED
+        assert world.driver.run(open_tries(ROOT)).known == ()
+        world.assert_clean()
+
+    def test_fence_stays_where_another_recovery_has_begun_and_died(self, world: World) -> None:
+        """Its application would publish what is left of its pending sets."""
+        world.driver.run(open_try(ROOT, a_try()))
+        two_tasks(world)
+        world.clock.advance(7200)
+        second = MemoryDriver(world.store)
+        second.fault = on(DeleteMany, Crash, applied=True)
+        own = open_key(ROOT, a_try().idempotency_key, JOB)
+
+        def die() -> None:
+            with pytest.raises(Crash):
+                second.run(recover_jobs(ROOT, self.SILENT))
+
+        world.driver.fault = beside(Put, die, own, applied=True, times=1)
+        assert recover(world, self.SILENT).outcome is JobOutcome.LEFT
+        assert self.record(world).state == FENCED
 
     def test_report_fences_nothing(self, world: World, job: MagicJob) -> None:
         recover(world, replace(self.SILENT, apply=False))
