@@ -276,7 +276,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
 
     def _opened(self, url: str, client: Any) -> Table:
         table = Table(url, client=client)
-        table.driver.encrypt_by_default(self._encryption, table.root.prefix)
+        # In the whole bucket: the ledger of loads by Hadoop's committers lies beside the table.
+        table.driver.encrypt_by_default(self._encryption)
         return table
 
     @property

@@ -80,8 +80,6 @@ class HadoopLoad(SparkLoad):
         check_merge(vars(policy), committer)
         paths = run_paths(step, table, policy)
         check_application_policies(policy, committer, tuple(paths.values()))
-        # The ledger of loads lies beside the table, not below it.
-        table.driver.encrypt_by_default(policy.encryption)
         mode, about = policy.parsed_mode, OnConflict(policy.on_conflict)
         superseded = OnSuperseded(policy.on_superseded or OnSuperseded.FAIL)
         wanted = LoadRequest(Committer(committer), table.root, mode, tuple(paths.values()))
