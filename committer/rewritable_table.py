@@ -22,6 +22,7 @@ from .errors import (
     counted,
     first_few,
 )
+from .format.ages import check_age
 from .format.job_spec import FileOptions, JobSpec, job_ids
 from .format.parquet.reader import read_batches
 from .format.parquet.row_order import in_order
@@ -130,11 +131,21 @@ class RewritableTable(ReadableTable):
             undone.
         :raises InvalidInputError: not a partition of the table; fewer than two such jobs; or rows
             to keep are gone, or of former columns; or that job is not the last, or the state before
-            it is not completely on record.
+            it is not completely on record; or both ``keep`` and ``undo`` are given; or a time is
+            negative or no number.
         :raises CommitConflictError: the partition has changed meanwhile.
         """
-        (partition,) = self.stored_names([partition])
         keep = job_ids("keep", keep)
+        if keep and undo is not None:
+            raise InvalidInputError(
+                f"Both keep={list(keep)!r} and undo={undo!r} are given. Nothing was changed.",
+                table=self.root.url,
+                remedy="Give one of them: undo restores all of what the partition held before "
+                "that job.",
+            )
+        check_age("window", window)
+        check_age("since", since)
+        (partition,) = self.stored_names([partition])
         if undo is None:
             plan = self.run(plan_resolution(self._context, partition, keep, window, since))
         else:

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.protocol import DAY1, ROOT, World
+from support.memory_store import MemoryStore
+from support.protocol import DAY1, ROOT, World, memory_table
 from zero_rename.committer import (
     CommitConflictError,
     InvalidInputError,
@@ -308,3 +309,20 @@ def test_job_that_came_after_the_state_is_left_out(world: World) -> None:
     touches = world.driver.run(look())
     assert came
     assert [(it.job, it.visible) for it in touches] == [(job, 1) for job in jobs]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"keep": ["newest"], "undo": "zr1-00000000000000000000000000"},
+        {"keep": ["newest"], "window": float("nan")},
+        {"keep": ["newest"], "since": -1.0},
+    ],
+)
+def test_contradictory_or_invalid_arguments_are_refused_before_anything_is_read(
+    given: dict[str, Any],
+) -> None:
+    table = memory_table(MemoryStore())
+    with pytest.raises(InvalidInputError, match=r"Both keep=|Invalid (window|since)="):
+        table.keep_rows(DAY1, **given)
+    assert not table.driver.requests  # type: ignore[attr-defined]
