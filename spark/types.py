@@ -21,7 +21,7 @@ import pyarrow as pa
 from ..committer.errors import InvalidInputError, UnsupportedTypeError
 from ..committer.format.schema.array_cast import cast_array
 from ..committer.format.schema.compatibility import cast_column, normalise
-from ..committer.format.schema.row_metadata import ROW_METADATA
+from ..committer.format.schema.row_metadata import ROW_METADATA, described
 from ..committer.format.schema.spark_types import seen_by_spark
 from ..committer.format.schema.types import SPARK_VERSION
 
@@ -131,10 +131,8 @@ def spark_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> Str
     """
     from pyspark.sql import types as st
 
-    kept = (schema.metadata or {}).get(ROW_METADATA)
-    written = json.loads(kept)["fields"] if kept is not None else []
     wanted = schema.names if columns is None else columns
-    known = {f["name"]: _stored_field(f) for f in written if f["name"] in wanted}
+    known = {name: _stored_field(it) for name, it in described(schema).items() if name in wanted}
     fields = []
     for name in wanted:
         index = schema.get_field_index(name)
@@ -147,7 +145,7 @@ def spark_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> Str
     return st.StructType(fields)
 
 
-def _stored_field(stored: dict[str, Any]) -> Any:
+def _stored_field(stored: Mapping[str, Any]) -> Any:
     """Return a column as Spark has stored it in the metadata.
 
     User-defined types that this Python cannot import become the types that they are stored as.

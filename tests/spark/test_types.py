@@ -163,16 +163,30 @@ class TestUserDefinedTypes:
         assert caplog.text == ""
 
 
+def test_description_of_other_columns_does_not_count() -> None:
+    """Rows that were read from Spark's files by Arrow, and then cast and joined."""
+    fields = [
+        {"name": "n", "type": "integer", "nullable": True, "metadata": {}},
+        {"name": "gone", "type": "long", "nullable": True, "metadata": {}},
+    ]
+    metadata = {ROW_METADATA: json.dumps({"type": "struct", "fields": fields}).encode()}
+    schema = pa.schema([("n", pa.string()), ("new", pa.float64())], metadata)
+    assert spark_schema(schema).simpleString() == "struct<n:string,new:double>"
+    assert spark_schema(schema.with_metadata({ROW_METADATA: b"{}"})).names == ["n", "new"]
+
+
 @pytest.mark.parametrize("kind", ["moment(6)", {"type": "array", "elementType": "moment"}])
 def test_type_of_a_newer_spark_is_refused_by_column_where_it_is_asked_for(kind: Any) -> None:
+    stored = pa.binary()
     if isinstance(kind, dict):
         kind["containsNull"] = True
+        stored = pa.list_(stored)
     fields = [
         {"name": "n", "type": "integer", "nullable": True, "metadata": {}},
         {"name": "t", "type": kind, "nullable": True, "metadata": {}},
     ]
     metadata = {ROW_METADATA: json.dumps({"type": "struct", "fields": fields}).encode()}
-    schema = pa.schema([("n", pa.int32()), ("t", pa.binary())], metadata)
+    schema = pa.schema([("n", pa.int32()), ("t", stored)], metadata)
     with pytest.raises(UnsupportedTypeError, match=r"no type for the column 't', .*moment"):
         spark_schema(schema)
     assert spark_schema(schema, ["n"]).names == ["n"]

@@ -17,6 +17,7 @@ import pyarrow.types as pt
 from ...errors import InvalidInputError, TableMismatchError
 from .array_cast import cast_array
 from .hive_paths import check_column, check_partition_type
+from .row_metadata import file_metadata
 from .types import LATER, NAMES, UNTYPED, find_column, has_part, kept_metadata, normalise
 
 
@@ -47,7 +48,7 @@ def check_types(schema: pa.Schema, partition_by: Sequence[str]) -> None:
 def data_schema(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
     """Return the schema of the files: all columns but the partition's, with the metadata."""
     fields = [field for field in schema if field.name not in partition_by]
-    return pa.schema(fields, metadata=schema.metadata)
+    return pa.schema(fields, metadata=file_metadata(schema, partition_by))
 
 
 def is_later(field: pa.Field) -> bool:

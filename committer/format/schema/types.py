@@ -99,8 +99,8 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     """Convert a schema to the types that a table can have; see the table above.
 
     Metadata of the schema is kept and written to the footers of the Parquet files, so a Spark job
-    can pass its own schema. Dropped are pandas' metadata, and marks of another calendar in the file
-    that the rows were read from.
+    can pass its own schema (as far as it fits: :mod:`.row_metadata`). Dropped are pandas' metadata,
+    and marks of another calendar in the file that the rows were read from.
 
     :raises UnsupportedTypeError: a type that a table cannot hold; the message names the column's
         path.

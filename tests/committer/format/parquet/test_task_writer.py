@@ -267,7 +267,10 @@ def test_objects_say_what_they_are(store: MemoryStreams) -> None:
         metadata={"owner": "me"},
         compression="snappy",
     )
-    schema = numbers(1).schema.with_metadata({"org.apache.spark.sql.parquet.row.metadata": "{}"})
+    described = b'{"type":"struct","fields":[{"name":"p","type":"long","nullable":true},'
+    described += b'{"name":"v","type":"long","nullable":true}]}'
+    key = b"org.apache.spark.sql.parquet.row.metadata"
+    schema = numbers(1).schema.with_metadata({key: described})
     task = writer(store, schema, (), options)
     task.write(numbers(3))
     (file,) = task.close().files
@@ -279,7 +282,7 @@ def test_objects_say_what_they_are(store: MemoryStreams) -> None:
     assert file.partition == UNPARTITIONED
     footer = pq.read_metadata(pa.BufferReader(store.body(file)))
     assert footer.row_group(0).column(0).compression == "SNAPPY"
-    assert footer.metadata[b"org.apache.spark.sql.parquet.row.metadata"] == b"{}"
+    assert footer.metadata[key] == described
 
 
 @pytest.mark.parametrize(

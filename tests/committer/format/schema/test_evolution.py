@@ -121,8 +121,9 @@ def test_sparks_description_follows() -> None:
         [("p", pa.string()), ("c", pa.string()), ("n", pa.int32())],
         spark_json(("c", "char(3)"), ("n", "integer")),
     )
+    variant = pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
     job = pa.schema(
-        [("p", pa.string()), ("n", pa.int64()), ("v", pa.struct([("x", pa.binary())]))],
+        [("p", pa.string()), ("n", pa.int64()), ("v", variant)],
         spark_json(("n", "long"), ("v", "variant")),
     )
     found = evolved(table, job, ("p",))
