@@ -101,7 +101,7 @@ class SessionView:
             # The spark.hadoop.… settings were copied into Hadoop's when the context was made, and
             # may have been changed there since.
             found |= dict(self._session.sparkContext.getConf().getAll())
-        found |= {str(key): str(value) for key, value in self._session.conf.getAll.items()}
+        found |= _own_settings(self._session)
         if self._hadoop is not None:
             found = {key: value for key, value in found.items() if not key.startswith(_HADOOP)}
             of_buckets = self._hadoop.getPropsWithPrefix(_BUCKET)
@@ -164,6 +164,14 @@ def check_session(
         **facts,
     )
     refuse(inspect(seen))
+
+
+def _own_settings(session: SparkSession) -> dict[str, str | None]:
+    """Return all settings of a session; without credentials on PySpark before 4."""
+    known = getattr(session.conf, "getAll", None)
+    if known is None:  # PySpark before 4 has no such call.
+        return {row["key"]: row["value"] for row in session.sql("SET").collect()}
+    return {str(key): str(value) for key, value in known.items()}
 
 
 def _of_bucket(bucket: str, key: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,30 @@ def test_what_submission_configured_passes() -> None:
     assert view.hadoop("fs.s3a.committer.name") == "magic"
     assert view.missing_classes() == ()
     check_session(view, CIRCUMSTANCES, {}, "bucket")
+
+
+class OldConf:
+    """A session's settings before PySpark 4, as on AWS Glue 5 and EMR 7."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self._settings = settings
+
+    def get(self, key: str, default: str | None = None) -> str | None:
+        return self._settings.get(key, default)
+
+
+@pytest.mark.parametrize("is_connect", [False, True])
+def test_settings_of_a_session_before_spark_4_are_checked(is_connect: bool) -> None:
+    conf, hadoop = configured(fs__s3a__committer__name="directory")
+    seen = session(conf, None if is_connect else hadoop)
+    rows = [{"key": key, "value": value} for key, value in seen.conf.getAll.items()]
+    seen.conf = OldConf(seen.conf.getAll)
+    seen.sql = lambda text: SimpleNamespace(collect=lambda: rows if text == "SET" else [])
+    view = SessionView(seen)
+    assert view.settings({})["spark.master"].value == "local[2]"
+    if not is_connect:
+        with pytest.raises(SettingsRefusedError, match="committer-name"):
+            check_session(view, CIRCUMSTANCES, {}, "bucket")
 
 
 def test_what_was_changed_in_the_context_since_is_seen() -> None:
