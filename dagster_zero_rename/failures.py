@@ -78,14 +78,19 @@ def final_failure(
     :param error: the error's class.
     :param told: the error, or the record of it that an application wrote.
     """
-    run = step.instance.get_run_by_id(step.run_id)
-    before = "" if run is None else run.tags.get(MAX_RETRIES_TAG, "")
-    known = {} if run is None or _failed_finally(run) else {_BEFORE: f"{step.run_id} {before}"}
-    step.instance.add_run_tags(step.run_id, {MAX_RETRIES_TAG: "0", **known})
+    forbid_retries(step)
     said = {"error": error, "table": table, "job": told.job, "key": told.key}
     said["remedy"] = told.remedy
     metadata = {f"zero_rename/{name}": value for name, value in said.items() if value}
     return dg.Failure(text, metadata, allow_retries=False)
+
+
+def forbid_retries(step: RunningStep) -> None:
+    """Keep the daemon from retrying the run of a step that fails for good."""
+    run = step.instance.get_run_by_id(step.run_id)
+    before = "" if run is None else run.tags.get(MAX_RETRIES_TAG, "")
+    known = {} if run is None or _failed_finally(run) else {_BEFORE: f"{step.run_id} {before}"}
+    step.instance.add_run_tags(step.run_id, {MAX_RETRIES_TAG: "0", **known})
 
 
 def restore_retries(step: StepExecutionContext) -> None:

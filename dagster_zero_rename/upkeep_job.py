@@ -23,8 +23,9 @@ from zero_rename.orchestration.table_names import check_catalog_of
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.table_at import delta_alone, delta_at
 
+from .asset_step import step_of
 from .conflict_job import owner_of
-from .failures import final_failures
+from .failures import final_failures, forbid_retries, restore_retries
 from .resource import ZeroRenameResource
 from .watch.asset_reference import RESOURCE
 
@@ -96,6 +97,7 @@ def maintenance_job(
 
     @dg.op(name=f"{name}_of_tables", required_resource_keys={resource_key})
     def maintain(context) -> None:
+        restore_retries(step_of(context))
         resource = getattr(context.resources, resource_key)
         done: list[Upkeep] = []
         with final_failures(context):
@@ -131,6 +133,7 @@ def maintenance_job(
         needed = [f"{it.table}: {it.person[0]}" for it in done if it.person]
         if needed:
             more = f" And {counted(len(needed) - 1, 'more table')}." if len(needed) > 1 else ""
+            forbid_retries(context)
             raise dg.Failure(
                 f"Action is needed. {needed[0]}{more}",
                 metadata={"report": page},
@@ -178,6 +181,7 @@ def checkpoint_job(
 
     @dg.op(name=f"{name}_of_tables", required_resource_keys={resource_key})
     def copy(context) -> None:
+        restore_retries(step_of(context))
         resource = getattr(context.resources, resource_key)
         with final_failures(context):
             found = _opened(resource, tables)
@@ -202,6 +206,8 @@ def checkpoint_job(
         ]
         actions = Counter(str(it.action).replace(" ", "_") for _, it in done)
         report = {"report": dg.MetadataValue.md(_of_checkpoint(done, failed)), **actions}
+        if lost:
+            forbid_retries(context)
         if failed:
             raise dg.Failure(failed[0], metadata=report, allow_retries=not lost)
         context.add_output_metadata(report)

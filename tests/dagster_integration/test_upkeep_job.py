@@ -7,6 +7,7 @@ import boto3
 import dagster as dg
 import pyarrow as pa
 import pytest
+from dagster._core.storage.tags import MAX_RETRIES_TAG
 
 from dagster_zero_rename import ZeroRenameResource, checkpoint_job, maintenance_job
 from support.s3a_jobs import MagicJob
@@ -142,6 +143,7 @@ def test_a_checkpoint_fails_for_what_is_lost_and_copies_the_rest(
     result = job.execute_in_process(resources={"zero_rename": zero}, raise_on_error=False)
     [failed] = [event for event in result.all_node_events if event.is_step_failure]
     failure: Any = failed.step_failure_data.user_failure_data
+    assert result.dagster_run.tags[MAX_RETRIES_TAG] == "0"
     page = failure.metadata["report"].value
     assert "the table's data root is temporary" in page.lower()
     assert (
@@ -168,6 +170,8 @@ def test_a_run_fails_where_a_person_is_needed(zero: ZeroRenameResource, s3_bucke
     failure: Any = failed.step_failure_data.user_failure_data
     assert failure.description.startswith("Action is needed. ")
     assert file.key in failure.metadata["report"].value
+    # Neither does the daemon retry the run.
+    assert result.dagster_run.tags[MAX_RETRIES_TAG] == "0"
 
 
 def test_table_that_cannot_be_looked_at_does_not_keep_others_from_maintenance(
