@@ -9,8 +9,9 @@ timestamp_ntz          with and without a fraction                         with 
 double, float          ``1.0E10``, ``NaN``                                 as Python writes it
 decimal                ``1.5`` and ``1.50``                                with the type's scale
 boolean                ``true``, ``True``                                  in lower case
-byte to long           ``01``, as of a directory ``month=01``              without zeros and plus
-date                   ``2013-1-1``                                        ``2013-01-01``
+byte to long           ``01``: Spark's ``CONVERT TO DELTA`` takes the      without zeros and plus
+                       text of a directory ``month=01``
+date                   ``2013-1-1``, likewise                              ``2013-01-01``
 others                 only one                                            as it is
 =====================  ==================================================  ======================
 

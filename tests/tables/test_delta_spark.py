@@ -7,12 +7,15 @@ there is taken back. ``make delta-spark`` runs all of it; ``make test`` what is 
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import Bucket
 
@@ -21,6 +24,7 @@ from support.delta_values import CONDITIONS, ODD_NAMES, PARTITIONS, VALUES, days
 from support.engine_process import EngineProcess
 from support.shared_table import SharedTable
 from zero_rename.committer.errors import CommitConflictError, TableMismatchError
+from zero_rename.committer.store.requests import PutFile
 from zero_rename.tables import DeltaTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.memory_s3]
@@ -232,6 +236,29 @@ class TestSparksBetweenJobs:
         other.write(second, mode="overwrite")
         assert_same(other, ["id", *names], len(odd))
         assert {int(number) for (number,) in other.ours(["id"])} == {*range(100, 100 + len(odd))}
+
+    @whole
+    @pytest.mark.parametrize(
+        ("column", "kind", "raw", "value"),
+        [
+            ("month", "int", "01", pa.scalar(1, pa.int32())),
+            ("day", "date", "2013-1-2", pa.scalar(date(2013, 1, 2))),
+        ],
+    )
+    def test_directories_that_spark_has_converted_are_replaced_however_they_are_spelled(
+        self, shared: SharedTable, column: str, kind: str, raw: str, value: Any
+    ) -> None:
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"delay": [5]}), sink)
+        key = f"{shared.table.root.prefix}/{column}={raw}/a.parquet"
+        shared.table.driver.run(PutFile(key, sink.getvalue()))
+        shared.by_sql(
+            f"convert to delta parquet.`{shared.hand_out()}` partitioned by ({column} {kind})"
+        )
+        assert delays(shared) == [5]
+        shared.write(pa.table({"delay": [6], column: pa.array([value])}), mode="overwrite")
+        assert_same(shared, [column, "delay"], 1)
+        assert delays(shared) == [6]
 
     @whole
     def test_columns_that_spark_has_added_are_null_before(self, shared: SharedTable) -> None:
