@@ -32,7 +32,7 @@ from ...committer.store.requests import (
     Step,
     Unknown,
 )
-from ..hadoop.job_traces import read_marker, uploads_below
+from ..hadoop.job_traces import parse, read_marker, uploads_below
 from ..runs.ledger import fence, find_unchanged, lift_fence, note_recovered
 from .leftovers import LeftoverJob, NamedFile, Presence, activity
 from .liveness import Action
@@ -159,7 +159,9 @@ def _has_moved(case: Case) -> Step[bool]:
         return False
     listing = yield from list_objects(job.tree)
     is_newer = max(activity(listing.objects), default=0.0) > job.newest
-    return is_newer or not {one.key for one in job.sets} <= set(listing.keys)
+    # The store's times have whole seconds: a task may have committed in the last one.
+    sets = {key for key in listing.keys if (path := parse(key)) is not None and path.is_set}
+    return is_newer or sets != {one.key for one in job.sets}
 
 
 def _published(case: Case, done: Execution) -> Step[Execution]:

@@ -993,6 +993,17 @@ class TestFence:
         assert recover(world, self.SILENT).outcome is JobOutcome.LEFT
         assert self.record(world).state == SUBMITTED
 
+    def test_task_that_commits_in_the_same_second_leaves_the_job_alone(self, world: World) -> None:
+        """Rolled forward, the job would lose its rows."""
+        world.driver.run(open_try(ROOT, a_try()))
+        job = world.job()
+        job.task(0)
+        job.complete(job.files[0])
+        meanwhile(world, Put, lambda _: job.task(3), DIRECTION_NAME)
+        found = recover(world)
+        assert found.outcome is JobOutcome.LEFT
+        assert job.set_key(3) in world.store.objects
+
     def test_job_that_another_recovery_finishes_after_the_fence_stays_on_record(
         self, world: World, job: MagicJob
     ) -> None:
