@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from math import isnan
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -364,13 +365,17 @@ def contradiction(
     allowed = [wanted, ""] if wanted is None else [wanted]
     for batch in batches:
         values = batch.column(0).unique().cast(place.type).to_pylist()
-        other = [it for it in values if it not in allowed]
+        other = [it for it in values if it not in allowed and not (_is_nan(it) and _is_nan(wanted))]
         if other:
             return (
                 f"{place.name} is {other[0]!r} in rows of the file, and {wanted!r} by its "
                 f"directory {partition}"
             )
     return ""
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and isnan(value)
 
 
 def _directory_value(partition: str, partition_by: Sequence[str], place: pa.Field) -> pa.Scalar:

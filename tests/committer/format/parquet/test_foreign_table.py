@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +20,7 @@ from zero_rename.committer import (
     TableMismatchError,
     TableNotFoundError,
 )
+from zero_rename.committer.format.parquet.foreign_columns import contradiction
 from zero_rename.committer.format.parquet.foreign_table import common_type, type_of
 
 pytestmark = pytest.mark.memory_s3
@@ -260,3 +262,21 @@ class TestEscapedNames:
         for use in (folder.table.to_arrow, lambda: folder.table.adopt(apply=True)):
             with pytest.raises(TableMismatchError, match=r"g=Z%FCrich.* not UTF-8"):
                 use()
+
+
+@pytest.mark.parametrize(
+    ("directory", "value", "fits"),
+    [
+        ("x=NaN", math.nan, True),
+        ("x=NaN", 1.0, False),
+        ("x=1.0", math.nan, False),
+        ("x=1.0", 1.0, True),
+        ("x=__HIVE_DEFAULT_PARTITION__", None, True),
+    ],
+)
+def test_partition_column_in_a_file_has_its_directorys_float(
+    directory: str, value: float | None, fits: bool
+) -> None:
+    rows = pa.record_batch({"x": pa.array([value], pa.float64())})
+    problem = contradiction(directory, ["x"], pa.field("x", pa.float64()), [rows])
+    assert (problem == "") == fits
