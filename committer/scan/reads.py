@@ -216,7 +216,7 @@ def place_of(url: str) -> tuple[str, str]:
     :raises InvalidInputError: it is not such a URL, or holds a password or signature. The error
         does not repeat the URL, since it may be logged.
     """
-    found = re.fullmatch(rf"{SCHEME}([a-z0-9][a-z0-9.-]*)/([^/].*)", url)
+    found = re.fullmatch(rf"{SCHEME}([A-Za-z0-9][A-Za-z0-9._-]*)/([^/].*)", url)
     if found is None or _SECRET.search(url):
         raise InvalidInputError(
             "An input is s3://bucket/key, without a user, a password or a signature; this one is "

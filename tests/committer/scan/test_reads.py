@@ -288,6 +288,12 @@ def test_many_partitions_are_a_digest(daily: Table, monkeypatch: pytest.MonkeyPa
     assert digest != reads.read_of(daily.snapshot()).stated().digest
 
 
+@pytest.mark.parametrize("bucket", ["lake", "My_Bucket", "a.b-c", "0"])
+def test_file_in_a_bucket_of_any_valid_name_can_be_an_input(bucket: str) -> None:
+    """Ceph's buckets may have capitals and underscores, like those of tables."""
+    assert reads.place_of(f"s3a://{bucket}/raw/x.csv") == (bucket, "raw/x.csv")
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_content_of_rows_stays_as_a_decimal_gets_a_wider_scale(nested: bool) -> None:
     texts = ["1.00", "-20.50", "0.00", "12345678901234567890123456789.01"]
