@@ -61,7 +61,7 @@ def logged_bounds(text: str, schema: pa.Schema, names: Collection[str]) -> dict[
         found[name] = ColumnBounds(
             _scalar(low.get(name), kind, -1),
             _scalar(high.get(name), kind, 1),
-            count if type(count) is int else None,
+            count if type(count) is int and count >= 0 else None,
         )
     return found
 

@@ -109,6 +109,13 @@ def test_nulls_of_wide_bounds_are_not_counted() -> None:
     assert bounds(pa.int64(), text) == (1, 2, None)
 
 
+@pytest.mark.parametrize("count", ["-1", "1.0", "true", '"1"'])
+def test_count_of_nulls_that_cannot_be_is_not_known(count: str) -> None:
+    """A file whose rows are not counted has -1 of them: it is not one of nulls alone."""
+    text = stated("1", "2").replace('"c":2}}', f'"c":{count}}}}}')
+    assert bounds(pa.int64(), text) == (1, 2, None)
+
+
 def test_column_without_statistics_is_not_known() -> None:
     assert bounds(pa.int64(), '{"numRecords":3}') == (None, None, None)
     assert logged_bounds("", pa.schema([("c", pa.int64())]), ["c"]) == {}
