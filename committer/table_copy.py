@@ -9,7 +9,7 @@ records, have not been counted: these files are read and written anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -189,7 +189,17 @@ class FileCopier:
         if self._lanes is None:
             steps = tuple(self._copy_there(root, file, key) for file, key in files)
             return list(self._target.run(All(steps)))
-        return list(self._lanes.map(lambda it: self._send(*it), files))
+        sent = [self._lanes.submit(self._send, file, key) for file, key in files]
+        try:
+            return [it.result() for it in sent]
+        except BaseException as error:
+            for it in sent:
+                it.cancel()
+            # The abort that follows lists the job's uploads: none may begin after that. After an
+            # interruption there is no time to wait for whole files.
+            if isinstance(error, Exception):
+                wait(sent)
+            raise
 
     def _copy_there(self, root: TableRoot, file: DataFile, key: str) -> Step[PendingFile]:
         """Have the store copy a file as an upload, which the commit completes."""

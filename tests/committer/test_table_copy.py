@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ from support.faults import Crash, at, beside
 from support.memory_store import MemoryStore
 from support.moto_server import S3Server, running
 from support.protocol import SCHEMA, memory_table
+from support.waiting import STUCK
 from zero_rename import Table
 from zero_rename.committer import (
     CommitConflictError,
@@ -25,6 +28,7 @@ from zero_rename.committer import (
     InvalidInputError,
     Progress,
     SnapshotGoneError,
+    StoreRefusedError,
     StoreUnreachableError,
     TableMismatchError,
     table_copy,
@@ -371,6 +375,27 @@ class TestThroughTheClient:
         with pytest.raises(DamagedError, match="SHA-256"):
             old.copy(new)
         assert not new.exists()
+
+    def test_no_upload_is_left_where_one_of_several_files_fails(self, store: MemoryStore) -> None:
+        """Files under way at the same time are waited for before the job is aborted."""
+        old, new = memory_table(store), memory_table(copied := MemoryStore(), NEW)
+        for day in (1, 2, 3):
+            load(old, day, day=day)
+        has_failed = threading.Event()
+
+        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, s.Get) and "/day=1/" in request.key:
+                has_failed.set()
+                raise StoreRefusedError("the right is missing")
+            if isinstance(request, s.Get) and request.key.endswith(".parquet"):
+                has_failed.wait(STUCK)
+                time.sleep(0.2)
+            return apply(request)
+
+        old.driver.fault = fault  # type: ignore[attr-defined]
+        with pytest.raises(StoreRefusedError, match="the right is missing"):
+            old.copy(new)
+        assert copied.upload_keys() == []
 
     def test_by_a_profile(
         self, elsewhere: S3Server, s3_bucket: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
