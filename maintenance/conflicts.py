@@ -172,6 +172,34 @@ def resolve_by_restore(
     return [*done, *_restore(table, place, ours, chosen, apply, owner)]
 
 
+def settled_before(
+    table: Table, is_own: Callable[[Owner], bool], partitions: Collection[str] | None
+) -> tuple[list[RunConflict], Collection[str] | None]:
+    """Return the conflicts that earlier attempts of a task have settled, and what is left to do.
+
+    :param is_own: return whether the one who decided is such an attempt.
+    :param partitions: of the task; ``None``: all.
+    :return: these conflicts; and the partitions without those that need no settlement any more,
+        ``None`` if all were asked for.
+    :raises InvalidInputError: a partition is invalid, or there is no destination.
+    """
+    place = _destination(table)
+    names = None if partitions is None else _stored_names(table, place, partitions)
+    done, still_open = list[RunConflict](), set[str]()
+    for committer in _committers(place):
+        record = table.run(read_conflicts(_record_key(table, committer))).said
+        still_open |= {it.partition for it in record.open}
+        done += [
+            it
+            for it in record.settled
+            if it.settlement is not None
+            and is_own(it.settlement.by)
+            and (names is None or it.partition in names)
+        ]
+    over = {it.partition for it in done} - still_open
+    return done, names if names is None else [it for it in names if it not in over]
+
+
 def _own(table: Table, place: Destination) -> Table | DeltaTable:
     """Open this package's table at a destination, of either layout."""
     return delta_at(table) if place.is_delta else table
@@ -214,8 +242,7 @@ def _open_at(
 
     :raises InvalidInputError: a partition has a conflict on record with none of the committers.
     """
-    is_there = {"": place.is_table or place.is_delta, S3A: place.is_s3a}
-    committers = [name for name, it in is_there.items() if it]
+    committers = _committers(place)
     names = None if partitions is None else _stored_names(table, place, partitions)
     found = [
         (committer, it)
@@ -227,6 +254,12 @@ def _open_at(
     if unknown:
         table.run(open_conflicts(_record_key(table, committers[0]), unknown))
     return found
+
+
+def _committers(place: Destination) -> list[str]:
+    """Return the committers with a record of conflicts: ``""``, or ``s3a``."""
+    is_there = {"": place.is_table or place.is_delta, S3A: place.is_s3a}
+    return [name for name, it in is_there.items() if it]
 
 
 def resolve_found(

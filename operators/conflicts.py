@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -155,7 +155,8 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
     By default it only reports; ``apply=True`` acts. Each partition is settled separately, only if
     it still has the state that the search saw, and never while a job is at work that may write it.
     If a partition could not be settled, its conflict stays unresolved, its record has the reason,
-    and the task fails. A retry does not repeat the settlements that were made.
+    and the task fails. A retry does not repeat the settlements that were made; its report and its
+    event have them, too.
 
     Returns (XCom) ``table``, ``conflicts`` as in :class:`FindConflictsOperator`, and the numbers
     ``settled`` and ``unresolved``. The XCom ``markdown`` has the report as a page. Rows that were
@@ -251,12 +252,13 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
                     remedy="Give 'restore' or 'rerun'.",
                 )
             table = self._destination()
+            before, left = self._before(table, context)
             if self.by == "rerun":
-                done = self._by_rerun(table, context)
+                done = self._by_rerun(table, context, left)
             else:
                 owner = task_run(context).handoff().owner  # pyright: ignore[reportArgumentType]
-                done = resolve_by_restore(table, self.policy, self.partitions, self.apply, owner)
-        return self._reported(table, done, context)
+                done = resolve_by_restore(table, self.policy, left, self.apply, owner)
+        return self._reported(table, [*before, *done], context)
 
     def proceed(
         self, context: Context, event: object = None, *, progress: Mapping[str, Any]
@@ -268,20 +270,37 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         with final_where_refused():
             self.read_arguments()
             table = self._destination()
+            before, _ = self._before(table, context)
             done = self._waited(table, context, progress)
-        return self._reported(table, done, context)
+        return self._reported(table, [*before, *done], context)
 
     def _destination(self) -> Table:
         return ZeroRenameHook(self.zero_rename_conn_id).get_table(self.table)
 
-    def _by_rerun(self, table: Table, context: Context) -> list[RunConflict]:
+    def _before(
+        self, table: Table, context: Context
+    ) -> tuple[list[RunConflict], Collection[str] | None]:
+        """Return the conflicts that earlier attempts have settled, and the partitions left to do.
+
+        Airflow passes on neither the report nor the events of an attempt that has failed.
+        """
+        run = task_run(context)  # pyright: ignore[reportArgumentType]
+        if not self.apply or run.try_number == run.first_try:
+            return [], self.partitions
+        from ..maintenance.conflicts import settled_before
+
+        return settled_before(table, lambda it: run.owns(it) and run.retries(it), self.partitions)
+
+    def _by_rerun(
+        self, table: Table, context: Context, partitions: Collection[str] | None
+    ) -> list[RunConflict]:
         """Let the chosen runs load again, or report which runs would."""
         from ..maintenance.conflicts import choose_reruns
         from ..provider.settling import RerunOrder, RerunOutcome, check_connection
 
         check_connection(self.airflow_conn_id)
         owner = task_run(context).handoff().owner  # pyright: ignore[reportArgumentType]
-        chosen = choose_reruns(table, self.policy, self.partitions, owner)
+        chosen = choose_reruns(table, self.policy, partitions, owner)
         if not self.apply:
             return [it.conflict.settled(it.settlement) for it in chosen]
         orders, refused = [], []

@@ -81,9 +81,9 @@ def damaged_decision(tables: Tables) -> str:
     return key
 
 
-def run(task: Any) -> tuple[Any, dict[str, Any]]:
+def run(task: Any, **of: Any) -> tuple[Any, dict[str, Any]]:
     """Run a task; returns what it returns and what it pushes."""
-    context, pushed = task_context(task), dict[str, Any]()
+    context, pushed = task_context(task, **of), dict[str, Any]()
 
     def push(key: str, value: Any) -> None:
         pushed[key] = json.loads(json.dumps(value))
@@ -101,9 +101,10 @@ def find(connection: str, **arguments: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def resolve(connection: str, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+    of = {name: arguments.pop(name) for name in ("try_number",) if name in arguments}
     given = {"table": "flights", "policy": "newest_run", **arguments}
     task = ResolveConflictsOperator(task_id="settle", zero_rename_conn_id=connection, **given)
-    return run(task)
+    return run(task, **of)
 
 
 def rows(table: Table | DeltaTable) -> int:
@@ -519,6 +520,31 @@ class TestDeltaTables:
         assert "partition" not in event.extra
         told = {key: (event.extra["job"], event.extra["rows"]) for key in event.partition_keys}
         assert told == {DAY1: (jobs[DAY1], 3), "day=2": (jobs["day=2"], 5)} | {None: told[None]}
+
+    @pytest.mark.parametrize("partitions", [None, ["day=01", "day=2"]])
+    def test_retry_settles_what_is_left_and_its_event_has_what_was_settled_before(
+        self, tables: Tables, connection: str, delta: DeltaTable, partitions: list[str] | None
+    ) -> None:
+        """Airflow passes no event of an attempt that fails on. With partitions the retry was
+        refused for good, since one of them was settled by then."""
+        for rank, count in ((4, 5), (3, 1)):
+            delta_load(delta, rank, count, days=[2])
+        find(connection)
+        asset = Asset("flights", uri=tables.url())
+        given: dict[str, Any] = {"partitions": partitions, "apply": True, "outlets": [asset]}
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            delta.job(mode="overwrite", replace_partitions=["day=2"]),
+        ):
+            with pytest.raises(AirflowException, match="Of 2 conflicts 1 could not be settled"):
+                resolve(connection, **given)
+            raise KeyboardInterrupt
+        report, pushed = resolve(connection, **given, try_number=2)
+        event = pushed["events"][asset]
+        assert (report["settled"], report["unresolved"], rows(delta)) == (2, 0, 8)
+        assert event.partition_keys == {DAY1, "day=2"}
+        assert (event.extra["rows"], event.extra["partitions"]) == (8, 2)
+        assert resolve(connection, **given, try_number=3)[0]["settled"] == 2
 
     @pytest.mark.parametrize("days", [[1], [1, 2]])
     def test_rerun_of_the_winner_settles_it_and_leaves_its_other_days(
