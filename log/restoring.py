@@ -132,10 +132,12 @@ def bring_back(
     :param metadata: the columns and properties that come back; ``None``: the present ones stay.
     :raises InvalidInputError: the files do not fit the columns; or the table could not be written
         here any more.
+    :raises TableMismatchError: it cannot be written here now.
     """
     state = opened.state
     assert state.metadata is not None
     if metadata is not None:
+        layout.check_writable(state, removes_rows=False)
         _refuse_unwritable(layout, replace(state, metadata=metadata))
     there, lost = yield from find_returned(layout, state, then.live.values(), now)
     if there and then.metadata is not None and metadata is None:

@@ -17,6 +17,7 @@ from zero_rename.committer.errors import (
     InvalidInputError,
     RecordDamagedError,
     SnapshotGoneError,
+    TableMismatchError,
     TableNotFoundError,
 )
 from zero_rename.committer.store.requests import Put, PutFile
@@ -372,6 +373,9 @@ class TestRestore:
         past.table.restore(1, [DAY1], apply=True)
         past.load(3, "2")
         assert past.values() == [("1", 1), ("2", 3)]
+        past.set_properties({"delta.enableRowTracking": "true"})
+        with pytest.raises(TableMismatchError, match="rowTracking"):
+            past.table.restore(1)
 
     def test_moment_before_the_table_is_refused(self, past: Past) -> None:
         with pytest.raises(TableNotFoundError):
