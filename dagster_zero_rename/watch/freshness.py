@@ -15,7 +15,7 @@ from zero_rename.orchestration.s3a.written_partitions import written_partitions
 from zero_rename.tables import DeltaTable, Since
 
 from .asset_reference import RESOURCE, AssetLike, AssetReference
-from .heads import last_commits, list_heads, read_heads
+from .heads import last_commits, list_heads, read_heads, refuse_without_heads
 
 #: Number of heads that are read at once to find the last commit.
 _NEWEST = 64
@@ -89,6 +89,7 @@ def last_commit(table: Table) -> tuple[LastCommit | None, float]:
     listing = table.run(list_heads(table.root))
     heads = sorted(listing.objects, key=lambda head: head.last_modified, reverse=True)
     if not heads:
+        refuse_without_heads(table)
         return last_written(table), listing.date
     last: LastCommit | None = None
     for first in range(0, len(heads), _NEWEST):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zero_rename.committer.commit.state.context import Context
+from zero_rename.committer.commit.state.found_table import find_table
 from zero_rename.committer.commit.state.job_state import Committed
+from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.format.job_spec import Coordination
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.records.head import HeadState, head_at, partition_of_slot_key
 from zero_rename.committer.scan.partition_state import LastCommit
@@ -53,6 +57,22 @@ def _brings_rows(committed: Committed, partition: str) -> bool:
     """Return whether it is certain that a job has changed the rows of a partition."""
     mine = (it for it in committed.partitions if it.partition == partition)
     return not committed.rewritten and any(it.files or it.removed for it in mine)
+
+
+def refuse_without_heads(table: Table) -> None:
+    """Refuse a table of coordination *none*, whose jobs leave no heads and no decisions. One
+    request.
+
+    :raises InvalidInputError: the table is one.
+    """
+    found = table.run(find_table(Context(table.root)))
+    if found is not None and found.counts and found.record.coordination is Coordination.NONE:
+        raise InvalidInputError(
+            "The table's coordination is none, so nothing in it says what was committed, and when. "
+            "Nothing was reported.",
+            table=table.root.url,
+            remedy="Observe it by observable_table(…), whose versions are made of its files.",
+        )
 
 
 def is_hadoops(table: Table) -> bool:

@@ -23,7 +23,7 @@ from zero_rename.tables.table_at import opened_as_it_is
 from ..asset_step import AssetTable
 from ..event_metadata import JOB, commit_metadata, partition_metadata, table_metadata, version_of
 from .asset_reference import RESOURCE, AssetLike, AssetReference
-from .heads import is_hadoops, last_commits, list_heads, read_heads
+from .heads import is_hadoops, last_commits, list_heads, read_heads, refuse_without_heads
 
 #: The most heads that one tick reads; the next tick reads the rest.
 LIMIT = 200
@@ -48,7 +48,8 @@ def heads_sensor(
     reports the last one. Of a Delta table it reads the entries of the log since the last tick,
     written by any engine. A partition without a key is left out; if its time window is not over
     yet, it is reported once that is over. If the asset has dynamic partitions, the key is added. At
-    a destination of Hadoop's committers, which has no heads, a tick fails.
+    a destination of Hadoop's committers and in a table of coordination *none*, which have no heads,
+    a tick fails.
 
     :param asset: a definition, which may be an ``AssetSpec`` for a table that Dagster never writes;
         or a key.
@@ -92,6 +93,7 @@ def _tick(
         if isinstance(now := opened_as_it_is(table), DeltaTable):
             # The table that the cursor is about was deleted, and is a Delta table since.
             return _tick_by_log(reference, now, context)
+        refuse_without_heads(table)
         _refuse_hadoops(table)
     unread = cursor.unread(heads)
     names = {it.key: str(partition_of_slot_key(table.root, it.key)) for it in unread}

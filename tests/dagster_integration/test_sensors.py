@@ -13,7 +13,9 @@ from dagster._core.test_utils import freeze_time
 from dagster_zero_rename import ZeroRenameResource, heads_sensor, observable_table
 from dagster_zero_rename.event_metadata import version_of
 from dagster_zero_rename.watch import asset_reference
+from dagster_zero_rename.watch.freshness import last_commit
 from support.dagster_loads import DAYS, SCHEMA, Load, days, flights
+from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.store.requests import ListedObject
 from zero_rename.orchestration.new_commits import OVERLAP, ListingCursor
@@ -237,6 +239,15 @@ def test_table_that_is_a_delta_table_since_is_told(
     assert ticks().skip_message
     later = commit(zero, 2, layout="delta")
     assert jobs_told(ticks()) == {"2013-01-02": later}
+
+
+def test_table_of_coordination_none_is_refused(ticks: Ticks, zero: ZeroRenameResource) -> None:
+    with zero.table("flights").job(SCHEMA, partition_by=["day"], coordination="none") as job:
+        job.write(pa.table({"day": [dt.date(2013, 1, 1)], "number": [1]}, SCHEMA))
+    with pytest.raises(InvalidInputError, match=r"coordination is none.*observable_table"):
+        ticks()
+    with pytest.raises(InvalidInputError, match="coordination is none"):
+        last_commit(zero.table("flights"))
 
 
 @LAYOUTS
