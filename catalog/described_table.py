@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
 
+from ..committer.errors import InvalidInputError, first_few
 from ..committer.format.layout import UNPARTITIONED, TableRoot
 from ..committer.format.schema.hive_paths import NULL, parse_partition, unescape
 from ..committer.table import Table
@@ -56,26 +57,52 @@ class DescribedTable:
         return [(f.name, engine_type(f.type, engine, f.name)) for f in self.partition_by]
 
 
-def describe(table: Table | DeltaTable, exclude: Collection[str] = ()) -> DescribedTable:
+def describe(table: Table | DeltaTable, exclude: Iterable[str] = ()) -> DescribedTable:
     """Describe a table in its present state, for a catalog.
 
     :param exclude: columns that the catalog does not get.
     :raises TableNotFoundError: there is no table.
+    :raises InvalidInputError: the table has no such column; or it is one by which directories are
+        partitioned.
     """
+    left_out = names_of(exclude)
     if isinstance(table, DeltaTable):
         # The engines find its files and partitions in its log.
-        columns = tuple(field for field in table.schema if field.name not in exclude)
+        schema = table.schema
+        _check_left_out(table.root, left_out, schema.names)
+        columns = tuple(field for field in schema if field.name not in left_out)
         return DescribedTable(table.root, ReadBy.LOG, columns, (), ())
     snapshot = table.state()
     by = snapshot.partition_by
+    _check_left_out(table.root, left_out, [it for it in snapshot.schema.names if it not in by])
     names = set(snapshot.by_partition()) - {UNPARTITIONED}
     return DescribedTable(
         table.root,
         ReadBy.FOLDERS,
-        tuple(f for f in snapshot.schema if f.name not in by and f.name not in exclude),
+        tuple(f for f in snapshot.schema if f.name not in by and f.name not in left_out),
         tuple(snapshot.schema.field(name) for name in by),
         tuple(sorted(names)),
     )
+
+
+def names_of(exclude: Iterable[str]) -> frozenset[str]:
+    """Return the names of columns to leave out; a text is one name."""
+    return frozenset((exclude,) if isinstance(exclude, str) else exclude)
+
+
+def _check_left_out(root: TableRoot, left_out: Collection[str], columns: Collection[str]) -> None:
+    """Refuse to leave out a column that is not among some: engines would see what was meant.
+
+    :raises InvalidInputError: it is not among them.
+    """
+    if unknown := sorted(set(left_out).difference(columns)):
+        raise InvalidInputError(
+            f"exclude names {first_few(unknown)}, and the table has no such column that could be "
+            "left out. Nothing was registered.",
+            table=root.url,
+            remedy=f"Name some of {first_few(list(columns))}, as they are spelt there. Columns "
+            "that directories are partitioned by cannot be left out.",
+        )
 
 
 def partition_texts(partition: str) -> list[str]:

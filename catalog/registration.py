@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from ..committer.errors import (
@@ -17,7 +17,7 @@ from ..committer.table import Table
 from ..tables import DeltaTable
 from ..tables.table_at import opened_as_it_is
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
-from .described_table import DescribedTable, describe
+from .described_table import DescribedTable, describe, names_of
 from .glue import GlueCatalog
 from .hive import HiveCatalog
 
@@ -50,7 +50,7 @@ def sync_catalog(
     table: Table | DeltaTable | str,
     catalog: str,
     *,
-    exclude: Collection[str] = (),
+    exclude: Iterable[str] = (),
     spark: Any = None,
     connect: Callable[[], Any] | None = None,
 ) -> CatalogReport:
@@ -64,15 +64,15 @@ def sync_catalog(
     :param spark: a Spark session with Hive support on that metastore; for a Delta table also with
         Delta Lake's extensions.
     :param connect: makes a boto3 Glue client; ``None``: by boto3's standard chain.
-    :raises InvalidInputError: there is no such catalog or database, or the entry of that name is of
-        another table or cannot be changed to describe this one.
+    :raises InvalidInputError: there is no such catalog, database or column to leave out, or the
+        entry of that name is of another table or cannot be changed to describe this one.
     :raises UnsupportedTypeError: the catalog has no type for a column.
     :raises CatalogUnsyncedError: the catalog did not make all changes. Repeat the call to finish.
     """
     table = opened_as_it_is(Table(table)) if isinstance(table, str) else table
     url = CatalogUrl.parse(catalog).of(table.root)
-    there = _catalog(url, table.root, spark, connect)
-    return _register(there, lambda: describe(table, exclude))
+    there, left_out = _catalog(url, table.root, spark, connect), names_of(exclude)
+    return _register(there, lambda: describe(table, left_out))
 
 
 def _register(catalog: Catalog, described: Callable[[], DescribedTable]) -> CatalogReport:

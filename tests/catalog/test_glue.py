@@ -283,6 +283,28 @@ class TestRefused:
             sync_catalog(table, catalog)
         assert sync_catalog(table, catalog, exclude=["n"]).table == "created"
 
+    @pytest.mark.parametrize("name", ["N", "nn", "day"])
+    def test_column_to_leave_out_that_cannot_be_is_refused(
+        self, glue: Any, s3_bucket: Bucket, name: str
+    ) -> None:
+        """By a typing error the engine would see the column that was meant."""
+        table = Table(f"s3://{s3_bucket.name}/odd")
+        load_rows(table, pa.table({"n": [1], "day": ["a"]}), partition_by=("day",))
+        catalog = f"glue://{s3_bucket.name}/odd"
+        with pytest.raises(InvalidInputError, match=f"exclude names {name}"):
+            sync_catalog(table, catalog, exclude=[name])
+        assert sync_catalog(table, catalog).table == "created"
+
+    @pytest.mark.parametrize("given", ["nn", iter(["nn"])])
+    def test_columns_to_leave_out_are_a_name_or_an_iterator(
+        self, glue: Any, s3_bucket: Bucket, given: Any
+    ) -> None:
+        table = Table(f"s3://{s3_bucket.name}/odd")
+        load_rows(table, pa.table({"n": [1], "m": [2], "nn": [3]}), partition_by=())
+        sync_catalog(table, f"glue://{s3_bucket.name}/odd", exclude=given)
+        entry = glue.get_table(DatabaseName=s3_bucket.name, Name="odd")["Table"]
+        assert [it["Name"] for it in entry["StorageDescriptor"]["Columns"]] == ["n", "m"]
+
     @pytest.mark.parametrize("url", ["glue://", "athena://a/b", "glue://a/b/c", "a.b"])
     def test_what_is_no_catalog(self, table: Table, url: str) -> None:
         with pytest.raises(InvalidInputError, match="glue://database/table"):
