@@ -13,7 +13,6 @@ from ..committer import Table
 from ..committer.commit.narrowed_run import Left, pending_narrowings
 from ..committer.errors import InvalidInputError, counted
 from ..committer.format.job_spec import Owner
-from ..committer.format.layout import TableRoot
 from ..committer.store.s3_urls import SCHEME
 from ..lineage import WRONG, LineageGraph, LineageState, Plan, Step, look_up, plan
 from ..lineage import at_risk as risks
@@ -180,8 +179,7 @@ def plan_command(
 
 
 def _risks(graph: LineageGraph, most: float, durable: list[str] | None, as_json: bool) -> None:
-    roots = None if durable is None else [TableRoot.parse(it).url for it in durable]
-    found = risks(graph, most, roots)
+    found = risks(graph, most, durable)
     rows = [
         (it.table, it.partition, "" if it.seconds is None else f"{it.seconds:.0f}", it.why)
         for it in found

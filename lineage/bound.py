@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..committer.errors import TableMismatchError, TableNotFoundError, counted, first_few
-from ..committer.format.layout import UNPARTITIONED
+from ..committer.format.layout import UNPARTITIONED, TableRoot
 from ..tables import DeltaTable
 from .graph import LineageGraph, look_up
 from .nodes import JobNode
@@ -30,9 +30,7 @@ class AtRisk:
     why: str
 
 
-def at_risk(
-    graph: LineageGraph, most: float, durable: Collection[str] | None = None
-) -> list[AtRisk]:
+def at_risk(graph: LineageGraph, most: float, durable: Iterable[str] | None = None) -> list[AtRisk]:
     """List the targets that could not be made again within a number of seconds.
 
     They are judged as if all that is not durable were lost. A target takes as long as the longest
@@ -46,11 +44,14 @@ def at_risk(
     :param durable: the only tables that are durable, besides foreign files: as if all others lay in
         a fast root. A partition whose inputs are not known should lie in one of them; elsewhere it
         cannot be made again.
+    :raises InvalidInputError: the URL of a durable table is invalid.
     """
+    named = (durable,) if isinstance(durable, str) else durable
+    roots = None if named is None else {TableRoot.parse(it).url for it in named}
     gone: dict[Place, JobNode] = {}
     for key, node in graph.nodes.items():
-        held = node.fast if durable is None else node.partitions
-        is_durable = durable is not None and node.table in durable
+        held = node.fast if roots is None else node.partitions
+        is_durable = roots is not None and node.table in roots
         # As if these partitions were lost: one missing file each, named like the partition.
         lost = {} if is_durable else {name: (name,) for name in sorted(held)}
         gone[key] = replace(node, lost=lost, stale=())

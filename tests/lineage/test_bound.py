@@ -62,6 +62,13 @@ def test_as_if_some_tables_alone_were_durable() -> None:
     assert risks(graph(CHAIN, ["A9"]), 2, durable=["A9"]) == {}
 
 
+def test_durable_tables_count_in_any_spelling() -> None:
+    made = graph(CHAIN, ["A9"])
+    for said in (f"{url('A3')}/", url("A3").replace("s3://", "s3a://")):
+        assert [it.seconds for it in at_risk(made, 2, iter([said]))] == [6.0]
+        assert at_risk(made, 2, said) == at_risk(made, 2, [said])
+
+
 def test_durable_tables_without_a_bound_are_refused() -> None:
     refused = invoke("lineage", "stale", url("A9"), "--durable", url("A3"))
     assert (refused.exit_code, "--at-risk" in refused.stderr) == (2, True)
