@@ -313,7 +313,8 @@ def _wait(job: _Job) -> None:
     if not policy.waits:
         return
     key, tried = step.idempotency_key, step.try_number > 1
-    planned = tell_narrowing(job.table, key, job.table.job_of_key(key), tried)
+    before, cleared = job.table.job_of_key(key), step.owner.cleared
+    planned = tell_narrowing(job.table, key, before, tried, cleared)
     makes, longest = made_partitions(job.named or (), planned), policy.wait_for_other_runs
     wait_for_others(step, job.table, makes, longest, policy.parsed_mode, policy.on_conflict)
 

@@ -297,7 +297,8 @@ class NativeLoad(SparkLoad):
         """Wait for other runs, if the policy says so; then refuse the load if one of them wins."""
         said, table, policy = self.handoff, self.table, self.policy
         tried = self.step.try_number > 1
-        planned = tell_narrowing(table, self.step.idempotency_key, self.before, tried)
+        key, cleared = self.step.idempotency_key, self.step.owner.cleared
+        planned = tell_narrowing(table, key, self.before, tried, cleared)
         makes, longest = made_partitions(said.partitions or (), planned), policy.wait_for_other_runs
         mode, about = policy.parsed_mode, policy.on_conflict
         waited = wait_for_others(self.step, table, makes, longest, mode, about)

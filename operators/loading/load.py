@@ -501,10 +501,11 @@ class LoadOperator(TaskArguments, BaseOperator):
             handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))
             held = None if waits is None else waits.job
             load = replace(load, handoff=handoff, earlier=earlier, held=held)
-        planned = tell_narrowing(table, run.idempotency_key, earlier, run.try_number > 1)
+        key, is_retried = run.idempotency_key, run.try_number > 1
+        planned = tell_narrowing(table, key, earlier, is_retried, run.owner.cleared)
         waiting = self._rival_wait()
         if waiting is not None:
-            makes, key = made_partitions(stored or (), planned), run.idempotency_key
+            makes = made_partitions(stored or (), planned)
             with ended_for_good():
                 wait_for_rivals(table, waiting, makes, handoff.mode, handoff.on_conflict, key)
         written = partial(sure_partitions, table, stored)

@@ -159,7 +159,11 @@ def why_not_settled(
 
 
 def tell_narrowing(
-    table: LoadedTable, idempotency_key: str, earlier: str | None, is_retried: bool
+    table: LoadedTable,
+    idempotency_key: str,
+    earlier: str | None,
+    is_retried: bool,
+    cleared: str | None,
 ) -> Narrowing | None:
     """Read a run's plan: make only some of its partitions again, or settle a conflict.
 
@@ -167,16 +171,22 @@ def tell_narrowing(
     application's log. It is read only if the run has a job already or its task had an earlier
     attempt.
 
-    :return: the plan; ``None`` if there is none or it is over.
+    :param earlier: the run's last job; ``None``: it has committed none.
+    :param cleared: the clear of its task to which the attempt belongs (:attr:`.Owner.cleared`).
+    :return: the plan; ``None`` if there is none or it is over. It is over for the run's job, too
+        (:func:`.narrowed_run.as_planned`), if it was for another clear, or the run has committed
+        since.
     """
     # Imported on use: processes that only parse DAG files need not load it.
     from ...committer.commit.narrowed_run import read_narrowing
 
-    asks = earlier is not None or is_retried
+    asks = cleared is not None and (earlier is not None or is_retried)
     left = table.run(read_narrowing(table.root, idempotency_key)) if asks else None
     if left is None or left.said.over:
         return None
     said, planner = left.said, left.said.planner
+    if said.taken != cleared and (said.taken is not None or said.job != earlier):
+        return None
     if not said.whole:
         _log.warning(
             "%s of DAG %s, run %s, has planned that this run makes only these partitions again: %s",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -179,6 +179,19 @@ class TestSettled:
     def test_cleared_winner_loads_over_the_newer_run(self, tables: Tables, task: Any) -> None:
         again = run(task, run_id="winner", start=EARLIER, **self.AGAIN)
         assert tables.table().partition_job("day=1") == again["job"]
+
+    def test_plan_of_an_earlier_clear_does_not_let_a_late_run_start_spark(
+        self, tables: Tables, spark: FakeSpark, task: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Nobody has ended its record, as where the task that planned has died."""
+        run(task, run_id="winner", start=EARLIER, **self.AGAIN)
+        run(task, run_id="newest", start=LATER + timedelta(days=1))
+        before = len(spark.calls())
+        caplog.clear()
+        with pytest.raises(AirflowFailException, match="Not submitted"):
+            run(task, run_id="winner", start=EARLIER, try_number=3, max_tries=2, clear_number=2)
+        assert len(spark.calls()) == before
+        assert "lets this run settle" not in caplog.text
 
     @pytest.mark.parametrize(
         ("policy", "ends"),
