@@ -24,6 +24,7 @@ from ..commit.state.context import Context
 from ..commit.state.data_listing import list_table
 from ..commit.state.found_table import FoundTable, change_table, find_table
 from ..commit.state.heads import list_heads, read_head
+from ..commit.state.tolerance import or_damage
 from ..errors import (
     DamagedError,
     HeadMovedError,
@@ -36,6 +37,7 @@ from ..format.job_spec import Coordination, JobSpec, OnConflict, Owner, SchemaMo
 from ..format.layout import job_in_key
 from ..format.parquet.foreign_columns import ForeignFile, joined
 from ..format.parquet.foreign_table import ListedTable
+from ..format.records.head import HeadState
 from ..format.run_rank import NO_RANK
 from ..format.schema.directory import canonical_name, is_data_file
 from ..format.schema.evolution import evolved
@@ -239,20 +241,25 @@ def find_unadopted(
     partition_by: Sequence[str],
     listed: Mapping[str, Sequence[ListedObject]],
 ) -> Step[tuple[dict[str, AdoptedPartition], dict[str, DamagedError]]]:
-    """Find the partitions with files that no head names, and those whose head is lost.
+    """Find the partitions with files that no head names, and those whose head is lost or damaged.
 
     :param listed: a table's data files, by partition.
-    :return: the partitions, each to be adopted or ``LEFT``; and by partition the error of a lost
-        head. A partition with such an error is ``LEFT``.
+    :return: the partitions, each to be adopted or ``LEFT``; and by partition the error of a head
+        that is lost or cannot be read. A partition with such an error is ``LEFT``.
     """
     heads = yield from list_heads(context)
-    states = yield from All(tuple(read_head(context, heads[name].slot) for name in heads))
-    moved = {state.slot.name for state in states if state.head.version}
-    names = sorted(set(listed) - moved)
+    read = yield from All(tuple(or_damage(read_head(context, it.slot)) for it in heads.values()))
+    moved = {it.slot.name for it in read if isinstance(it, HeadState) and it.head.version}
+    unread = {
+        name: it
+        for name, it in zip(heads, read, strict=True)
+        if isinstance(it, DamagedError) and name in listed
+    }
+    names = sorted(set(listed) - moved - unread.keys())
     found, lost = yield from files_without_heads(context, {name: listed[name] for name in names})
-    lost = {name: it for name, it in lost.items() if not isinstance(it, HeadMovedError)}
+    lost = {name: it for name, it in lost.items() if not isinstance(it, HeadMovedError)} | unread
     entries = {}
-    for name in names:
+    for name in sorted({*names, *unread}):
         own = canonical_name(name, schema, partition_by)
         damage = lost.get(name)
         files = listed[name] if damage else found.get(name, ())

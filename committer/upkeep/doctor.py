@@ -133,7 +133,7 @@ def _about_table(context: Context, table: TableRecord) -> Step[list[Problem]]:
             found += yield from section
         except DamagedError as error:
             found.append(about_damage(context.root, error))
-    return found
+    return list(dict.fromkeys(found))  # Several sections may meet one damaged record.
 
 
 def _about_uploads(context: Context) -> Step[list[Problem]]:

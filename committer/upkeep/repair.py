@@ -22,11 +22,11 @@ from ..commit.state.found_table import read_table
 from ..commit.state.heads import read_head
 from ..commit.state.open_jobs import list_open, read_open
 from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, DataLostError, InvalidInputError
+from ..errors import DamagedError, DataLostError, InvalidInputError, first_few
 from ..format.job_spec import Coordination
 from ..format.layout import require_job_id
 from ..format.records.decision import Decision
-from ..format.records.head import Slot
+from ..format.records.head import HeadState, Slot
 from ..format.records.pending_file import PendingFile
 from ..store.requests import All, Head, Step
 
@@ -85,7 +85,8 @@ def repair(
             "replace; if it appended, delete the data files with its id in their names and run it "
             "again.",
         )
-    found = []
+    found: list[Repaired] = []
+    failed: DamagedError | None = None
     for name in sorted((yield from list_open(context))):
         if job is not None and name != job:
             continue
@@ -95,8 +96,15 @@ def repair(
                 raise decided
             continue  # Its verdict is unknown; the doctor names the damaged decision.
         if decided is not None and decided.decision.is_commit:
-            repairing = _repair_one(context, decided, accept_loss, patience)
-            found.append((yield from repairing))
+            one = yield from or_damage(_repair_one(context, decided, accept_loss, patience))
+            if isinstance(one, DamagedError):
+                failed = failed or one  # Raised once the other jobs are repaired.
+            else:
+                found.append(one)
+    if failed is not None:
+        if found:
+            failed.add_note(f"Repaired all the same: {first_few([it.job for it in found])}.")
+        raise failed
     if job is not None and not found:
         raise InvalidInputError(
             "There is no open committed job of this id here; nothing was changed.",
@@ -164,12 +172,12 @@ def find_lost(context: Context, decided: Decided) -> Step[tuple[PendingFile, ...
 
 
 def _claimed(context: Context, decision: Decision) -> Step[set[str]]:
-    """Return the partitions whose heads carry the job's claim."""
-    names = [change.partition for change in decision.partitions]
-    states = yield from All(
-        tuple(read_head(context, Slot.partition(context.root, n)) for n in names)
-    )
-    return {state.slot.name for state in states if state.head.claim == decision.job}
+    """Return the partitions whose heads carry the job's claim. Heads that cannot be read are left
+    out: recovery and the doctor name them."""
+    slots = [Slot.partition(context.root, change.partition) for change in decision.partitions]
+    states = yield from All(tuple(or_damage(read_head(context, slot)) for slot in slots))
+    heads = (state for state in states if isinstance(state, HeadState))
+    return {state.slot.name for state in heads if state.head.claim == decision.job}
 
 
 def without(decision: Decision, lost: Collection[PendingFile]) -> Decision:

@@ -13,8 +13,10 @@ from zero_rename.committer import DamagedError, Mode, OnRepeat, Problem, RecordD
 from zero_rename.committer.commit.claim import ClaimRequest, claim_all
 from zero_rename.committer.commit.index.write_index import write_index_now
 from zero_rename.committer.commit.snapshot import survey
+from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.format.records.head import Slot
-from zero_rename.committer.store.requests import Delete, Put
+from zero_rename.committer.store.requests import AbortUpload, Delete, Put
+from zero_rename.committer.upkeep.adopt import adopt
 from zero_rename.committer.upkeep.doctor import examine
 from zero_rename.committer.upkeep.gc.collect import gc
 from zero_rename.committer.upkeep.recovery import open_jobs
@@ -236,6 +238,30 @@ class TestHead:
         assert named(world) == {("damaged", ROOT.head_key(DAY1))}
         assert set(world.driver.run(survey(world.context)).damaged) == {DAY1}
         assert world.jobs_of(DAY2)[-1] == dead
+
+    def test_files_that_other_jobs_have_lost_are_named_and_repaired(self, world: World) -> None:
+        world.load(DAY1, DAY2)
+        hindered, other = decided(world, DAY1), decided(world, DAY2)
+        for upload_id, upload in list(world.store.uploads.items()):
+            if other in upload.key:
+                world.store.apply(AbortUpload(upload.key, upload_id))
+        world.store.apply(Put(ROOT.head_key(DAY1), b"{"))
+        assert "committed files lost" in {what for what, _ in named(world)}
+        found = {it.job: len(it.lost) for it in world.driver.run(repair(world.context))}
+        assert found == {hindered: 0, other: 1}
+        with pytest.raises(RecordDamagedError) as caught:
+            world.driver.run(repair(world.context, accept_loss=True, patience=0.0))
+        assert other in caught.value.__notes__[0]
+        assert [it.job for it in world.driver.run(open_jobs(world.context))] == [hindered]
+
+    def test_foreign_files_of_other_partitions_are_named_and_adopted(self, world: World) -> None:
+        world.load(DAY1, DAY2)
+        world.store.apply(Put(f"{ROOT.prefix}/{DAY3}/foreign.parquet", b"rows"))
+        world.store.apply(Put(ROOT.head_key(DAY1), b"{"))
+        assert named(world) == {("damaged", ROOT.head_key(DAY1)), ("files no reader sees", DAY3)}
+        report = world.driver.run(adopt(world.context, NOBODY, apply=True))
+        found = {it.partition: str(it.action) for it in report.entries}
+        assert found == {DAY1: "left", DAY3: "adopted"}
 
 
 @pytest.mark.parametrize("number", ["9" * 400, "9007199254740993", "-1"])
