@@ -29,7 +29,7 @@ from .error_translation import (
     trouble_of,
     unreachable,
 )
-from .lifecycle import LifecycleRule, in_older_form, rules_of
+from .lifecycle import LifecycleRule, configuration_of, in_older_form
 from .listing import decoded_keys
 from .quick_aborts import QuickAborts
 from .retries import RetryBudget, Trouble
@@ -331,16 +331,19 @@ class S3Requests:
         return store.PartsPage(len(sizes), sum(sizes), following if more else None)
 
     def _list_lifecycle_rules(self, request: store.ListLifecycleRules) -> store.LifecycleRules:
-        rules = rules_of(self._client, self.bucket)
+        rules = configuration_of(self._client, self.bucket).rules
         enabled = (rule for rule in rules if rule.get("Status") == "Enabled")
         return store.LifecycleRules(tuple(LifecycleRule.of(rule) for rule in enabled))
 
     def _put_lifecycle_rule(self, request: store.PutLifecycleRule) -> store.Done:
         own = request.rule.document()
-        others = [it for it in rules_of(self._client, self.bucket) if it.get("ID") != own["ID"]]
+        former = configuration_of(self._client, self.bucket)
+        others = [it for it in former.rules if it.get("ID") != own["ID"]]
         try:
             answer = self._client.put_bucket_lifecycle_configuration(
-                Bucket=self.bucket, LifecycleConfiguration={"Rules": [*others, own]}
+                Bucket=self.bucket,
+                LifecycleConfiguration={"Rules": [*others, own]},
+                **former.defaults,
             )
         except ClientError as error:
             older = in_older_form(others)

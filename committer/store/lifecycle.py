@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,8 @@ _NO_RULES = {
 }
 
 
+#: Members of a bucket's configuration, besides the rules themselves, that a write must repeat.
+_OF_ALL_RULES = ("TransitionDefaultMinimumObjectSize",)
 #: Storage classes whose objects must be restored before they can be read.
 ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 
@@ -95,8 +97,20 @@ def in_older_form(rules: Iterable[Mapping[str, Any]]) -> list[str]:
     return [LifecycleRule.of(rule).name for rule in rules if "Prefix" in rule]
 
 
-def rules_of(client: Any, bucket: str) -> list[dict[str, Any]]:
-    """Return a bucket's rules in the store's form, enabled or not; empty: it has none.
+@dataclass(frozen=True)
+class LifecycleConfiguration:
+    """A bucket's lifecycle rules in the store's form, enabled or not.
+
+    :param defaults: what the store says of all rules together. S3 falls back to its present default
+        for a list that is written without it.
+    """
+
+    rules: Sequence[dict[str, Any]] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+def configuration_of(client: Any, bucket: str) -> LifecycleConfiguration:
+    """Return a bucket's rules.
 
     :param client: a client of boto3.
     """
@@ -106,8 +120,10 @@ def rules_of(client: Any, bucket: str) -> list[dict[str, Any]]:
     from .error_translation import code_of
 
     try:
-        return client.get_bucket_lifecycle_configuration(Bucket=bucket).get("Rules", [])
+        answer = client.get_bucket_lifecycle_configuration(Bucket=bucket)
     except ClientError as error:
         if code_of(error) in _NO_RULES:
-            return []
+            return LifecycleConfiguration()
         raise
+    said = {name: answer[name] for name in _OF_ALL_RULES if answer.get(name)}
+    return LifecycleConfiguration(answer.get("Rules", []), said)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from support.faulty_server import FaultyServer, always, s3_error
+from support.faulty_server import FaultyServer, Received, Reply, always, s3_error
 from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.lifecycle import LifecycleRule
-from zero_rename.committer.store.requests import LifecycleRules, ListLifecycleRules, Unknown
+from zero_rename.committer.store.requests import (
+    LifecycleRules,
+    ListLifecycleRules,
+    PutLifecycleRule,
+    Unknown,
+)
 
 FOLDER = "tables/flights/"
 
@@ -98,3 +104,32 @@ def test_a_store_without_rules_has_none_and_one_that_refuses_does_not_tell(
 ) -> None:
     with FaultyServer(always(s3_error(status, code))) as server:
         assert at(server.endpoint).run(ListLifecycleRules()) == answer
+
+
+@pytest.mark.parametrize("smallest", ["varies_by_storage_class", None])
+def test_rule_is_added_without_a_change_of_what_holds_for_all_rules(
+    smallest: str | None, at: Any
+) -> None:
+    """S3 takes its present default for a list that is written without the size."""
+    name = "x-amz-transition-default-minimum-object-size"
+    theirs = (
+        b"<LifecycleConfiguration><Rule><ID>theirs</ID><Status>Enabled</Status>"
+        b"<Filter><Prefix>a/</Prefix></Filter><Transition><Days>1</Days>"
+        b"<StorageClass>GLACIER</StorageClass></Transition></Rule></LifecycleConfiguration>"
+    )
+    said = {} if smallest is None else {name: smallest}
+    written: list[Received] = []
+
+    def answer(request: Received, _: Callable[[], Reply]) -> Reply:
+        if request.method == "GET":
+            return Reply(200, theirs, said)
+        written.append(request)
+        return Reply(200)
+
+    with FaultyServer(answer) as server:
+        rule_of_ours = LifecycleRule("ours", "b/", abort_days=3)
+        at(server.endpoint).run(PutLifecycleRule(rule_of_ours))
+    (put,) = written
+    assert put.headers.get(name) == smallest
+    assert b"<ID>theirs</ID>" in put.body
+    assert b"<ID>ours</ID>" in put.body
