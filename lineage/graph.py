@@ -221,6 +221,8 @@ def _places(tables: KnownTables, target: str, may_be_empty: bool) -> set[Place]:
     if partition is None:
         return {(url, name) for name in table.contents}
     if partition not in table.contents:
+        partition = tables.stored_name(url, partition)
+    if partition not in table.contents:
         if may_be_empty:
             return set()
         raise InvalidInputError(

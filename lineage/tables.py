@@ -240,6 +240,14 @@ class KnownTables:
             wanted = {it.narrows for it in read.values() if it.narrows is not None}
         return with_runs(found)
 
+    def stored_name(self, url: str, partition: str) -> str:
+        """Return the name by which a table stores a partition: ``day=01`` of a number is ``day=1``.
+
+        :raises InvalidInputError: the table cannot have such a partition.
+        """
+        (name,) = self._opened[url].stored_names([partition])
+        return name
+
     def etag(self, url: str) -> str | None:
         """Return the ETag of a foreign file; ``None``: it no longer exists."""
         if url not in self._etags:

@@ -508,6 +508,11 @@ class TestBadInput:
         with pytest.raises(InvalidInputError, match="no rows in day=99"):
             look_up([f"{lake.daily.root.url}/day=99"])
 
+    def test_partition_in_another_spelling_is_the_stored_one(self, lake: Lake) -> None:
+        url = lake.daily.root.url
+        assert look_up([f"{url}/day=07"]).targets == {(url, "day=7")}
+        assert look_up([f"{url}/day=099"], may_be_empty=True).targets == frozenset()
+
 
 class TestPlan:
     def test_a_lost_file_and_what_it_was_made_from(self, lake: Lake) -> None:
