@@ -261,7 +261,7 @@ def test_class_archive_in_a_folder_of_another_user_is_not_used(monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "is_file", refused)
-    assert launch.archive_flags(Path("/root/.cache/archive.jsa")) == ()
+    assert launch.archive_flags(Path("/srv/theirs/archive.jsa")) == ()
 
 
 def test_ancestors():
