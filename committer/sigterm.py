@@ -99,8 +99,9 @@ class Termination:
         raise JobTerminated
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:
-            # This is a child forked inside the block: the job belongs to its parent.
+        if os.getpid() != self._pid or not self._installed:
+            # This is a child forked inside the block: the job belongs to its parent. Or the block
+            # has ended before another one that began in it, which then restored this handler.
             signal.signal(number, self._before)
             os.kill(os.getpid(), number)
         elif self.expired:

@@ -79,6 +79,7 @@ class WriteJob:
         #: Called before the job opens, when it holds nothing yet.
         self._before = before
         self._beats = beats or Beats(INTERVAL, spec.max_duration)
+        self._termination = Termination()
         self._heartbeats = ExitStack()
         self._begin()
 
@@ -91,7 +92,6 @@ class WriteJob:
         #: Results with which the commit was called: an abort releases the claims that it may have
         #: made.
         self._reported: Sequence[TaskResult] = ()
-        self._termination = Termination()
         self._pid = os.getpid()
         self._retries = self._driver.retries
         self._is_over = False

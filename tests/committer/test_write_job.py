@@ -363,6 +363,20 @@ class TestSigterm:
         assert "recovery will finish it" in caught.value.__notes__[0]
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
+    def test_earlier_handler_is_called_after_blocks_that_ended_in_any_order(
+        self, table: Table
+    ) -> None:
+        """The first block to begin is the first to end, as with generators."""
+        came: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+        first, second = job(table), job(table)
+        for use in (first.__enter__, second.__enter__):
+            use()
+        for use in (first.__exit__, second.__exit__):
+            use(None, None, None)
+        terminate()
+        assert came == [signal.SIGTERM]
+
     def test_a_second_signal_does_not_disturb_the_abort(self, table: Table, s3_bucket: Any) -> None:
         def twice() -> None:
             when(table, lambda _: True)
