@@ -22,7 +22,6 @@ from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import (
     CommitConflictError,
     InvalidInputError,
-    RefusedError,
     SnapshotGoneError,
     TableMismatchError,
     TableNotFoundError,
@@ -108,7 +107,7 @@ from ..log.actions import AddFile, RemoveFile
 from ..log.change import FENCE
 from ..log.checkpointing import make_checkpoint
 from ..log.entries import LogEntry
-from ..log.job_steps import abandon_job, commit_job, leaves_no_entry, open_log_job
+from ..log.job_steps import abandon_job, commit_or_abandon, open_log_job
 from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
 from ..log.repairing import RepairedEntry, repair_log
 from ..log.scope import ALL
@@ -1157,15 +1156,15 @@ class DeltaTable(ChangeableTable):
         opened = self.run(open_log_job(self._layout, iter(new_job_id, ""), told, LogDepth.BLIND))
         try:
             plan = self._planned_settlement(conflict, winner, opened.job, owner)
-            if plan.change is None:
-                self.driver.run(abandon_job(self._layout, opened.job))
-                return plan.how, plan.losers, plan.job
             now = self.run(store_now(self._layout))
-            self.run(commit_job(self._layout, plan.opened, plan.change, now))
-        except RefusedError as error:
-            if leaves_no_entry(error):
-                self.driver.run(abandon_job(self._layout, opened.job))
+        except ZeroRenameError:
+            # Only the open record was written.
+            self.driver.run(abandon_job(self._layout, opened.job))
             raise
+        if plan.change is None:
+            self.driver.run(abandon_job(self._layout, opened.job))
+            return plan.how, plan.losers, plan.job
+        self.run(commit_or_abandon(self._layout, plan.opened, plan.change, now))
         return plan.how, plan.losers, opened.job
 
     def verify(self) -> list[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,13 @@ from zero_rename.committer import Owner, RunRanks, SupersededRunError
 from zero_rename.committer.errors import InvalidInputError, ZeroRenameError
 from zero_rename.committer.format.records.run_conflict import RunConflict, SettledBy
 from zero_rename.committer.format.settling import SettledRuns
+from zero_rename.committer.store.requests import PutFile
+from zero_rename.layouts.delta.delta_layout import RETENTION
 from zero_rename.log import checksum
+from zero_rename.log.actions import CommitInfo, write_actions
+from zero_rename.log.opening import LogDepth, open_log
 from zero_rename.tables import DeltaTable
+from zero_rename.tables.delta_steps import layout_of
 
 WHO = Owner("maintenance", "r", "settle")
 NEWER, OLDER = "daily/2/load", "daily/1/load"
@@ -72,6 +78,21 @@ class TestRestore:
         )
         assert table.open_jobs() == []
         assert contested.look().unresolved == ()
+
+    def test_property_that_cannot_be_read_settles_nothing_and_leaves_no_open_job(
+        self, contested: World
+    ) -> None:
+        layout = layout_of(contested.table.root)
+        state = contested.table.run(open_log(layout, LogDepth.BLIND)).state
+        assert state.metadata is not None
+        invalid = replace(state.metadata, properties={RETENTION: "soon"})
+        for version, metadata in enumerate((invalid, state.metadata), state.version + 1):
+            body = write_actions([CommitInfo({"txnId": f"{version}"}), metadata])
+            contested.store.apply(PutFile(layout.folder.entry(version), body))
+            if metadata is invalid:
+                assert "is not an interval" in error(contested)
+                assert contested.opened().open_jobs() == []
+        assert resolve(contested).is_settled
 
     def test_next_look_does_not_name_it_and_one_back_tells_who_decided(
         self, contested: World
