@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import TableNotFoundError
+from ..committer.errors import DamagedError, TableNotFoundError
 from ..committer.format.layout import TableRoot, jobs_begun, jobs_on_record
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, ListedObject, Step
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ..committer import Owner, Table
     from ..tables import DeltaTable
 
+_log = logging.getLogger(__name__)
 #: Commits read in one poll; the next poll reads the rest.
 LIMIT = 200
 #: Seconds for which a job may be open before it commits, and still be found.
@@ -129,7 +131,8 @@ def new_commits(
     """Return the commits after a cursor; only those that readers by listing can see.
 
     This takes three listings, and two requests for each commit. Compactions, which bring no rows,
-    and jobs that were open for longer than :data:`LONGEST` are not reported.
+    and jobs that were open for longer than :data:`LONGEST` are not reported. A commit whose records
+    are damaged is logged, and read again by each poll until they are restored.
 
     :param now: in Unix seconds.
     :param wanted: return whether a partition is of interest; a commit that changed no such
@@ -137,18 +140,34 @@ def new_commits(
     """
     listed, left = table.run(_decisions(table.root, now))
     unread = [item for item in cursor.unread(listed) if item not in left][:LIMIT]
-    reports = []
+    reports: list[dict[str, Any]] = []
+    damaged: list[ListedObject] = []
     for item in unread:
         (job,) = jobs_on_record(table.root.decisions_prefix, [item.key])
-        committed = table.result(job)
-        # A decision that was written again later has a new date in the listing; decided_at stays.
-        if committed is None or committed.rewritten or committed.decided_at < cursor.at - OVERLAP:
+        try:
+            report = _report(table, job, cursor, wanted)
+        except DamagedError as error:
+            _log.warning("Job %s is not reported before its records are restored: %s", job, error)
+            damaged.append(item)
             continue
-        names = [it.partition for it in committed.partitions if wanted(it.partition)]
-        if not names:
-            continue
-        reports.append(commit_report(committed, names) | {"owner": _told(table.owner_of(job))})
-    return NewCommits(tuple(reports), cursor.after(unread, listed, left))
+        if report is not None:
+            reports.append(report)
+    read = [item for item in unread if item not in damaged]
+    return NewCommits(tuple(reports), cursor.after(read, listed, [*left, *damaged]))
+
+
+def _report(
+    table: Table, job: str, cursor: ListingCursor, wanted: Callable[[str], bool]
+) -> dict[str, Any] | None:
+    """Return the report of a decided job, or ``None`` if it is not to be reported."""
+    committed = table.result(job)
+    # A decision that was written again later has a new date in the listing; decided_at stays.
+    if committed is None or committed.rewritten or committed.decided_at < cursor.at - OVERLAP:
+        return None
+    names = [it.partition for it in committed.partitions if wanted(it.partition)]
+    if not names:
+        return None
+    return commit_report(committed, names) | {"owner": _told(table.owner_of(job))}
 
 
 def new_entries(

@@ -85,6 +85,26 @@ def test_a_commit_is_told_when_it_can_be_seen(tables: Tables) -> None:
     assert look(tables, cursor)[0] == []
 
 
+def test_damaged_decision_hides_no_other_commit_and_is_reported_once_restored(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ended each poll, so that no commit after it was reported for a week."""
+    cursor = present(tables.table(), None, NOW)
+    first, second = tables.load(1).job, tables.load(2).job
+    key = tables.table().root.decision_key(str(first))
+    whole = tables.bucket.read(key)
+    tables.bucket.put(key, b"{")
+    found, cursor = look(tables, cursor)
+    assert (jobs(found), key in caplog.text) == ([second], True)
+    third = tables.load(3).job
+    found, cursor = look(tables, cursor)
+    assert jobs(found) == [third]
+    tables.bucket.put(key, whole)
+    found, cursor = look(tables, cursor)
+    assert jobs(found) == [first]
+    assert look(tables, cursor)[0] == []
+
+
 def test_aborted_jobs_and_compactions_are_none(tables: Tables) -> None:
     tables.load(1)
     tables.load(1)
