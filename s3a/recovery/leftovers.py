@@ -2,9 +2,10 @@
 
 A job leaves its magic tree, or pending sets in a staging folder; uploads; and files. A listing of
 uploads does not show their jobs. So the first of these rules that applies decides whose an upload
-is: a job's pending sets name it; its key is that of one of the job's files; its name carries a UUID
-that the names of the job's files carry (Spark gives all files of one write the same). Uploads that
-belong to no job by these rules are grouped by the UUID in their names.
+is: a job's pending sets name it; its key is that of one of the job's files, and, if the key has no
+UUID, no other job may have begun it; its name carries a UUID that the names of the job's files
+carry (Spark gives all files of one write the same). Uploads that belong to no job by these rules
+are grouped by the UUID in their names.
 
 Jobs are searched at the table's root, in the folders that the caller names, and in every folder
 above an upload (the S3A architecture text: work backwards from the uploads rather than list
@@ -352,7 +353,13 @@ def _with_uploads(
     owned: dict[int, list[ListedUpload]] = defaultdict(list)
     left: dict[str, list[ListedUpload]] = defaultdict(list)
     for upload in uploads:
-        index = claims.get((upload.key, upload.upload_id), claims.get(upload.key))
+        index = claims.get((upload.key, upload.upload_id))
+        if index is None and (index := claims.get(upload.key)) is not None:
+            # Only a UUID shows that files of one name are of one job.
+            is_certain = bool(uuids_in_name(upload.key))
+            others = (job for n, job in enumerate(jobs) if n != index)
+            if not is_certain and any(job.may_write(upload) for job in others):
+                index = _SEVERAL
         if index is None:
             named = {claims[uuid] for uuid in uuids_in_name(upload.key) if uuid in claims}
             index = named.pop() if len(named) == 1 else _SEVERAL

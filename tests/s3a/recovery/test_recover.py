@@ -685,6 +685,25 @@ class TestPlaces:
         assert world.driver.run(recover_jobs(ROOT)) == ()
         assert recover(world, RecoveryOptions(**{**vars(options), "dead": {JOB}})).written == 1
 
+    def test_upload_that_a_living_job_may_be_writing_is_left_where_names_have_no_uuid(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Jobs of MapReduce and of the RDD API give their files the same names."""
+        name = "day=1/part-m-{:05d}"
+        monkeypatch.setattr(MagicJob, "name", lambda _, task, *rest, **more: name.format(task))
+        dead = world.job()
+        dead.task(0, ["day=1"])
+        world.clock.advance(7200)
+        living = world.job(uuid=OTHER)
+        kept = living.upload(living.name(0))
+        found = world.driver.run(recover_jobs(ROOT, DEAD))
+        assert {it.job: it.outcome for it in found} == {
+            JOB: JobOutcome.ROLLED_BACK,
+            OTHER: JobOutcome.LEFT,
+            "": JobOutcome.LEFT,
+        }
+        assert world.store.upload_keys() == [kept.key]
+
     @pytest.mark.parametrize("uploads", [1, 101])
     def test_job_in_another_destination_is_left_out(self, world: World, uploads: int) -> None:
         """Above so many folders the whole table is listed, that destination included."""
