@@ -64,8 +64,8 @@ class RewritableTable(ReadableTable):
 
         A partition is compacted if it has at least twice as many files as its bytes need, or is not
         sorted as asked. It is left as it is if another job changes it meanwhile, or one of its
-        files is damaged or has columns that the table does not show. The others are compacted; the
-        report names those that are left, and why.
+        files or records is damaged, or a file has columns that the table does not show. The others
+        are compacted; the report names those that are left, and why.
 
         :param partitions: only these; ``None`` for all.
         :param target_bytes: about the size of a file.
@@ -78,14 +78,14 @@ class RewritableTable(ReadableTable):
         """
         if partitions is not None:
             partitions = self.stored_names(partitions)
-        plans = self.run(find_compactible(self._context, partitions, target_bytes, sort_by))
+        plans, left = self.run(find_compactible(self._context, partitions, target_bytes, sort_by))
         if not apply:
-            return [plan.report for plan in plans]
+            return [*(plan.report for plan in plans), *left]
         done: list[CompactedPartition] = []
         with _telling(done):
             for plan in plans:
                 done.append(self._compact(plan))
-        return done
+        return [*done, *left]
 
     def _compact(self, plan: CompactionPlan) -> CompactedPartition:
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from ..commit.snapshot import Snapshot, take_snapshot
+from ..commit.snapshot import Snapshot, Survey, survey, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
@@ -98,11 +98,12 @@ def find_compactible(
     partitions: Collection[str] | None,
     target_bytes: int,
     sort_by: Sequence[str] = (),
-) -> Step[list[CompactionPlan]]:
+) -> Step[tuple[list[CompactionPlan], list[CompactedPartition]]]:
     """Find the partitions that :meth:`.table.Table.compact` rewrites: those where it is worth
     reading and writing all bytes of the partition.
 
     :param partitions: spelled as they are stored; ``None``: all.
+    :returns: a plan for each; and reports of partitions that are left, as they cannot be read.
     :raises InvalidInputError: the table has coordination *none*.
     """
     table = yield from read_table(context)
@@ -112,10 +113,28 @@ def find_compactible(
             "meanwhile. Nothing was changed.",
             remedy="Load the partitions again, with fewer tasks.",
         )
-    snapshot = yield from take_snapshot(context, partitions)
+    seen = yield from _readable(context, partitions)
+    snapshot = seen.snapshot
     check_order(sort_by, snapshot.schema, snapshot.partition_by)
     by = tuple(sort_by)
-    return compactible(snapshot, target_bytes, by)
+    left = [
+        CompactedPartition(name, CompactAction.LEFT, 0, 0, 0, reason=str(error))
+        for name, error in sorted(seen.damaged.items())
+    ]
+    return compactible(snapshot, target_bytes, by), left
+
+
+def _readable(context: Context, partitions: Collection[str] | None) -> Step[Survey]:
+    """Take a snapshot of the partitions that can be read, with an error for each of the others."""
+    try:
+        return Survey((yield from take_snapshot(context, partitions)))
+    except DamagedError:
+        seen = yield from survey(context, partitions)
+        if not seen.damaged:
+            raise
+        readable = tuple(seen.snapshot.by_partition())
+        # A survey is not one state whose rows may be read.
+        return Survey((yield from take_snapshot(context, readable)), seen.damaged)
 
 
 def compactible(

@@ -56,6 +56,20 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
     monkeypatch.setattr(tables, "compaction_spec", then)
 
 
+def test_partition_whose_head_cannot_be_read_is_left_and_the_others_are_compacted(
+    table: Table, s3_bucket: Bucket
+) -> None:
+    s3_bucket.put("sales/_zero_rename/heads/day=1.json", b"{")
+    for apply, action in ((False, CompactAction.WOULD_COMPACT), (True, CompactAction.COMPACTED)):
+        found = {it.partition: it for it in table.compact(apply=apply)}
+        assert {name: it.action for name, it in found.items()} == {
+            "day=2": action,
+            "day=1": CompactAction.LEFT,
+        }
+        assert "heads/day=1.json" in found["day=1"].reason
+    assert len(table.files("day=2")) == 1
+
+
 def test_it_only_says_what_it_would_do(table: Table) -> None:
     found = table.compact()
     assert [(one.partition, one.action, one.files, one.files_after) for one in found] == [
