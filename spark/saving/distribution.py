@@ -6,6 +6,7 @@ that of tasks times partitions. Spark's ``REBALANCE`` brings the rows of a parti
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from ..planned_frame import frame_of_plan
 from ..session_settings import is_on
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger("zero_rename.spark.saving.distribution")
 #: Nodes of a plan that leave the order of the rows below them as it is.
@@ -51,12 +52,20 @@ def distributed(
         return frame
     names = [quoted(name) for name in columns]
     session = frame.sparkSession
-    if not is_on(session, "spark.sql.adaptive.enabled", default=True):
-        # Spark has no rebalance then, as in the batches of a stream.
+    adapts = is_on(session, "spark.sql.adaptive.enabled", default=True)
+    if not (adapts and _takes_frames(session)):
+        # Without adaptive execution, as in the batches of a stream, Spark has no rebalance.
         return frame.repartition(*names) if names else frame
     hint = f"REBALANCE({', '.join(names)})" if names else "REBALANCE"
+    hint = hint.replace("{", "{{").replace("}", "}}")  # The text is a format.
     together = session.sql(f"SELECT /*+ {hint} */ * FROM {{frame}}", frame=frame)
     return together if size is None else _sized(together, size)
+
+
+def _takes_frames(session: SparkSession) -> bool:
+    """Return whether a text of SQL may name frames; not on Spark Connect before Spark 4."""
+    taken = inspect.signature(session.sql).parameters.values()
+    return any(it.kind is inspect.Parameter.VAR_KEYWORD for it in taken)
 
 
 def has_own_order(plan: str) -> bool:
