@@ -19,7 +19,7 @@ from zero_rename.orchestration.job_query import READY
 from zero_rename.orchestration.partitions_query import PartitionsQuery
 from zero_rename.s3a.hadoop.settings import check_committer
 from zero_rename.s3a.runs.try_record import is_of
-from zero_rename.tables import DeltaTable
+from zero_rename.tables import DeltaTable, Since
 
 from ..asset_step import AssetTable
 from .asset_reference import RESOURCE, AssetLike, AssetReference
@@ -255,6 +255,16 @@ def _look_by_log(
     """
     held, lacking = query.judge(table)
     committed = {job: table.result(job) is not None for job in jobs.values() if job is not None}
+    absent = [job for job, is_there in committed.items() if not is_there]
+    if absent and table.last_changes((), Since(version=-1))[1].cleaned:
+        # Another engine has cleaned the log, so old jobs have no entry, and nothing says who
+        # emptied a partition without files. A fence stays in the state.
+        committed |= {job: not table.is_fenced(job) for job in absent}
+        empty = {path: "0 files" for path in jobs if path not in held}
+        wants_files = query.min_rows or query.min_files
+        lacking = {
+            path: why for path, why in (lacking | empty).items() if wants_files or path not in empty
+        }
     for path, job in jobs.items():
         it = held.get(path)
         wrong = ["no materialisation names its job"] if job is None else []

@@ -336,6 +336,30 @@ class TestChecks:
         assert not wanted.passed
         assert "day=2013-01-02" in wanted.description
 
+    def test_job_whose_entry_another_engine_has_cleaned_does_not_fail_the_check(
+        self, flights: Flights
+    ) -> None:
+        flights.run(DAY, LAST)
+        commit(flights.table, 30)
+        flights.table.checkpoint_log()
+        first = f"{flights.table.root.prefix}/_delta_log/{0:020}.json"
+        flights.table.driver.perform(Delete(first))
+        found = evaluated(manifest_check(flights.asset), flights)
+        assert (found.passed, found.description) == (True, None)
+        wanted = evaluated(manifest_check(flights.asset, min_rows=1), flights)
+        assert (wanted.passed, wanted.description) == (False, f"day={NEXT}: 0 files.")
+
+    def test_job_that_a_whole_log_has_no_entry_of_fails_the_check(self, flights: Flights) -> None:
+        flights.run(DAY, LAST)
+        for key in (DAY, "2013-01-02", LAST):
+            told = dg.AssetMaterialization(
+                "flights", metadata={"zero_rename/job": "zr1-none"}, partition=key
+            )
+            flights.instance.report_runless_asset_event(told)
+        found = evaluated(manifest_check(flights.asset), flights)
+        assert not found.passed
+        assert found.description.startswith(f"day={DAY}: the log has no entry of job zr1-none.")
+
     def test_file_that_is_gone_fails_the_check(self, flights: Flights) -> None:
         flights.run(DAY, LAST)
         gone = flights.table.state([f"day={DAY}"]).files[0]
