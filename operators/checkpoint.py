@@ -27,7 +27,8 @@ class CheckpointOperator(_TableMaintenance):
 
     By default it only reports; ``apply=True`` acts. Returns (XCom) ``tables``, each with
     ``partitions`` (``partition``, ``action``, ``files``, ``bytes``, ``since``, ``job``; at most
-    100), ``partitions_left_off``, ``copied``, ``would_copy``, ``changed_meanwhile`` and ``lost``.
+    100, lost ones first), ``partitions_left_off``, ``copied``, ``would_copy``,
+    ``changed_meanwhile`` and ``lost``.
     If files are lost, it copies the others and then fails. It refuses a table whose data root is
     temporary, and a table of directories.
 
@@ -70,9 +71,10 @@ class CheckpointOperator(_TableMaintenance):
         listed = text_table(("partition", "action", "files", "bytes"), rows)
         self.log.info("%s\n%s", table.root.url, listed if rows else "all of it is durable")
         actions = Counter(it.action for it in found)
+        shown = sorted(found, key=lambda it: it.action is not CheckpointAction.LOST)[:_MOST]
         return {
             "table": table.root.url,
-            "partitions": [asdict(it) | {"action": str(it.action)} for it in found[:_MOST]],
+            "partitions": [asdict(it) | {"action": str(it.action)} for it in shown],
             "partitions_left_off": max(0, len(found) - _MOST),
             **{str(it).replace(" ", "_"): actions[it] for it in CheckpointAction},
         }

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from support.airflow import Tables, run_task, task_context
 from zero_rename.committer import InvalidInputError, ZeroRenameError
 from zero_rename.committer.store.fast_root import FastPlace
+from zero_rename.operators import checkpoint
 from zero_rename.operators.checkpoint import CheckpointOperator
 from zero_rename.tables import DeltaTable
 
@@ -48,11 +49,24 @@ def test_it_reports_then_copies(tables: Tables, table: DeltaTable) -> None:
     assert run(tables, apply=True)["partitions"] == []
 
 
-def test_it_fails_for_what_is_lost_and_copies_the_rest(tables: Tables, table: DeltaTable) -> None:
-    (file,) = table.state(["day=1"]).files
+def lose(tables: Tables, table: DeltaTable, partition: str) -> None:
+    (file,) = table.state([partition]).files
     place = FastPlace.of(tables.bucket.name, file.key)
     assert place is not None
     tables.bucket.client.delete_object(Bucket=place.root.bucket, Key=place.real(file.key))
+
+
+def test_lost_partition_is_named_though_others_fill_the_report(
+    tables: Tables, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(tables, table, "day=2")
+    monkeypatch.setattr(checkpoint, "_MOST", 1)
+    with pytest.raises(ZeroRenameError, match="in the fast root, day=2; the others are copied"):
+        run(tables, apply=True)
+
+
+def test_it_fails_for_what_is_lost_and_copies_the_rest(tables: Tables, table: DeltaTable) -> None:
+    lose(tables, table, "day=1")
     with pytest.raises(ZeroRenameError, match=r"day=1.*lineage plan"):
         run(tables, apply=True)
     assert [it.partition for it in table.not_durable()] == ["day=1"]
