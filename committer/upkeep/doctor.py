@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from math import ceil
 
 from ..commit.state.context import Context
@@ -49,6 +50,8 @@ DAY = 24 * 3600.0
 RECOVERY = DAY
 #: Days after which a rule aborts uploads by default: a week, in which operators can act first.
 _DAYS = 7
+#: Characters that S3 accepts in a rule's name.
+_LONGEST_NAME = 255
 
 
 def examine(context: Context, max_duration: float | None = None) -> Step[list[Problem]]:
@@ -368,5 +371,13 @@ def _rule(root: TableRoot, longest: float, days: int | None) -> LifecycleRule:
             remedy=f"Give --days {least} or more, or say how long the longest job is "
             "(--max-duration).",
         )
-    name = f"zero-rename-backstop-{root.prefix}"[:255]
-    return LifecycleRule(name, f"{root.prefix}/", abort_days=days or max(_DAYS, least))
+    return LifecycleRule(_rule_name(root), f"{root.prefix}/", abort_days=days or max(_DAYS, least))
+
+
+def _rule_name(root: TableRoot) -> str:
+    """Return the name of a table's rule; no other table's has it: a rule replaces its namesake."""
+    name = f"zero-rename-backstop-{root.prefix}"
+    if len(name) <= _LONGEST_NAME:
+        return name
+    digest = blake2b(name.encode(), digest_size=8).hexdigest()
+    return f"{name[: _LONGEST_NAME - len(digest) - 1]}-{digest}"
