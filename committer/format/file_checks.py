@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from math import inf
 from numbers import Integral, Real
@@ -18,6 +19,8 @@ from .job_spec import FileOptions
 CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 _MAX_METADATA = 2048  # S3's limit, bytes of names and values
 _MAX_TAGS = 10
+#: A name of an HTTP header (RFC 9110, section 5.6.2). Some stores drop other names silently.
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PARTS = PartLimits()
 
 
@@ -89,11 +92,24 @@ def _check_metadata(options: FileOptions) -> None:
             raise InvalidInputError(
                 f"The metadata {name!r} is this package's own.", remedy="Choose another name."
             )
-        if not (name and _is_plain(name) and _is_plain(value)):
+        if not _HEADER.fullmatch(name):
             raise InvalidInputError(
-                f"The metadata {name!r} is not printable ASCII, which S3's headers need.",
+                f"The metadata {name!r} has a name that no HTTP header can have. Nothing was "
+                "written.",
+                remedy="Name it by letters, digits, hyphens, underscores and dots.",
+            )
+        if not (value.isascii() and value.isprintable() and value == value.strip()):
+            raise InvalidInputError(
+                f"The metadata {name!r} is not printable ASCII without blanks around it, which "
+                "S3's headers need. Nothing was written.",
                 remedy="Encode it, for example in base64 or percent signs.",
             )
+    if len({name.lower() for name in options.metadata}) < len(options.metadata):
+        raise InvalidInputError(
+            f"Two names of the metadata {', '.join(options.metadata)} differ by case alone, and "
+            "S3 would keep one of them. Nothing was written.",
+            remedy="Rename one of them.",
+        )
     if sum(len(n) + len(v) for n, v in options.metadata.items()) > _MAX_METADATA - 64:
         raise InvalidInputError(f"More than S3's {_MAX_METADATA} bytes of metadata per object.")
 
@@ -109,7 +125,3 @@ def _check_tags(options: FileOptions) -> None:
                 remedy="Names have 1 to 128 characters and do not begin with aws:, values "
                 "at most 256.",
             )
-
-
-def _is_plain(text: str) -> bool:
-    return text.isascii() and text.isprintable()
