@@ -38,6 +38,8 @@ _ENCRYPTIONS = {
     "DSSE-KMS": Algorithm.DSSE_KMS,
 }
 _BUCKET = "fs.s3a.bucket."
+#: What Spark's SQL shows of credentials, and of values with ``url`` or ``token`` in them.
+_CONCEALED = "*********(redacted)"
 _SECRET = re.compile(r"(?i)key|secret|token|password|credential")
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _SDK_CLASSES = ("software.amazon.awssdk.services.s3.S3Client", "com.amazonaws.services.s3.AmazonS3")
@@ -167,10 +169,11 @@ def check_session(
 
 
 def _own_settings(session: SparkSession) -> dict[str, str | None]:
-    """Return all settings of a session; without credentials on PySpark before 4."""
+    """Return all settings of a session; on PySpark before 4 without those that Spark conceals."""
     known = getattr(session.conf, "getAll", None)
     if known is None:  # PySpark before 4 has no such call.
-        return {row["key"]: row["value"] for row in session.sql("SET").collect()}
+        rows = session.sql("SET").collect()
+        return {row["key"]: row["value"] for row in rows if row["value"] != _CONCEALED}
     return {str(key): str(value) for key, value in known.items()}
 
 

@@ -34,10 +34,12 @@ def test_settings_of_a_session_before_spark_4_are_checked(is_connect: bool) -> N
     conf, hadoop = configured(fs__s3a__committer__name="directory")
     seen = session(conf, None if is_connect else hadoop)
     rows = [{"key": key, "value": value} for key, value in seen.conf.getAll.items()]
+    rows.append({"key": "spark.app.name", "value": "*********(redacted)"})
     seen.conf = OldConf(seen.conf.getAll)
     seen.sql = lambda text: SimpleNamespace(collect=lambda: rows if text == "SET" else [])
     view = SessionView(seen)
     assert view.settings({})["spark.master"].value == "local[2]"
+    assert "spark.app.name" not in view.settings({})
     if not is_connect:
         with pytest.raises(SettingsRefusedError, match="committer-name"):
             check_session(view, CIRCUMSTANCES, {}, "bucket")
