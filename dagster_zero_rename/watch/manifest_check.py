@@ -11,6 +11,7 @@ import dagster as dg
 from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.errors import InvalidInputError, counted
 from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.committer.format.records.data_file import rows_of
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import All
@@ -237,12 +238,14 @@ def _look(
         wrong = [] if job is not None else ["no materialisation names its job"]
         wrong += [states[job]] if job is not None and states[job] else []
         wrong += [f"{counted(len(lost), 'file')} missing or changed: {lost[0]}"] if lost else []
+        known = rows_of(named)
         if rows < min_rows:
-            wrong.append(f"{counted(rows, 'row')}, at least {min_rows} are wanted")
+            others = "" if known is not None else " besides those of files that nobody counted"
+            wrong.append(f"{counted(rows, 'row')}{others}, at least {min_rows} are wanted")
         if len(named) < min_files:
             wrong.append(f"{counted(len(named), 'file')}, at least {min_files} are wanted")
         version = snapshot.versions.get(path, 0)
-        yield _PartitionRecord(path, job, version, len(named), rows, tuple(wrong))
+        yield _PartitionRecord(path, job, version, len(named), known, tuple(wrong))
 
 
 def _look_by_log(

@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dagster_zero_rename.watch.freshness as freshness
@@ -71,6 +72,25 @@ def test_partition_with_too_few_files_fails(
     [found] = checked(manifest_check(flights, min_files=2), zero, instance=loaded, tags=RUN)
     assert not found.passed
     assert found.description.startswith("day=2013-01-01: 1 file, at least 2 are wanted")
+
+
+def test_rows_that_nobody_counted_are_named(
+    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance, s3_bucket: Any
+) -> None:
+    """As files of another program, which were there before the table."""
+    load.mode, load.numbers = "append", {"2013-01-01": [1]}
+    body = pa.BufferOutputStream()
+    pq.write_table(pa.table({"number": [7, 8]}), body)
+    key = f"{zero.table('flights').root.prefix}/day=2013-01-01/before.parquet"
+    s3_bucket.client.put_object(Bucket=s3_bucket.name, Key=key, Body=body.getvalue().to_pybytes())
+    run = days("2013-01-01")
+    dg.materialize([flights], resources={"zero": zero}, instance=instance, tags=run)
+    [enough] = checked(manifest_check(flights, min_rows=1), zero, instance=instance, tags=run)
+    assert (enough.passed, [it["rows"] for it in report(enough)]) == (True, [None])
+    [few] = checked(manifest_check(flights, min_rows=2), zero, instance=instance, tags=run)
+    assert few.description == (
+        "day=2013-01-01: 1 row besides those of files that nobody counted, at least 2 are wanted."
+    )
 
 
 def test_a_run_of_one_partition_is_that_partitions_result(
