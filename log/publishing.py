@@ -107,6 +107,8 @@ def publish_job(
         _refuse_late(layout, opened.state, waiting)
         yield from _refuse_lost(layout, opened.state, waiting.change)
         yield from check(opened.state)
+        # Purge judges the age of tombstones by the store's clock.
+        now = max(now, int(waiting.now * 1000))
         done = yield from commit_change(layout, opened, waiting.change, now)
     if isinstance(done, RunDone):
         raise _loaded_again(job, done)

@@ -168,7 +168,7 @@ class DeltaCheckpointer:
         if not copies:
             self._give_up(job, copies)
             return changed
-        now = int(time.time() * 1000)
+        now = int(max(time.time(), opened.opened_at) * 1000)  # The latter by the store's clock.
         try:
             done = self.driver.run(commit_job(self.layout, opened.log, change, now))
         except CommitConflictError:

@@ -567,7 +567,7 @@ def _commit(
     """
     if opened.repeated is not None:
         return opened.repeated
-    now = int(time.time() * 1000)
+    now = int((time.time() + _behind(opened)) * 1000)
     log, change = yield from _planned(layout, opened, log, amend, results, tasks, now)
     spec, files = opened.spec, [file for result in results for file in result.files]
     done, left = yield from _commit_what_counts(layout, opened, log, change, now)
@@ -606,7 +606,7 @@ def _leave(
         return opened.repeated
     if opened.unpublished is not None:
         return opened.unpublished
-    now = int(time.time() * 1000)
+    now = int((time.time() + _behind(opened)) * 1000)
     log, change = yield from _planned(layout, opened, log, amend, results, tasks, now)
     return (
         yield from leave_unpublished(opened.root, layout, log.state, change, opened.opened_at, now)
@@ -748,8 +748,18 @@ def _change(
         owner=owner_members(spec.owner),
         told=_told(opened),
         own=frozenset(spec.base.own if spec.base is not None else ()),
-        began=job_began(opened.job),
+        began=job_began(opened.job) + _behind(opened),
     )
+
+
+def _behind(opened: OpenedJob) -> float:
+    """Return by how many seconds the clock of a job's driver is behind the store's, as seen at the
+    job's opening; 0: it is not behind.
+
+    The store's clock says how old tombstones are. If they were dated by a clock that is behind, a
+    purge would delete removed files before the retention is over.
+    """
+    return max(0.0, opened.opened_at - job_began(opened.job))
 
 
 def _within(opened: OpenedJob) -> Scope:

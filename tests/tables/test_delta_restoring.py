@@ -156,6 +156,20 @@ class TestUndo:
         assert past.values() == [("1", 2), ("2", 1)]
         assert past.table.open_jobs() == []
 
+    @pytest.mark.parametrize("ahead", [10 * 24 * 3600.0, -10 * 24 * 3600.0])
+    def test_rows_are_kept_for_the_retention_though_the_hosts_clock_is_wrong(
+        self, past: Past, ahead: float
+    ) -> None:
+        past.clock.advance(ahead)
+        job = past.load(2, "1")
+        with past.table.job(SCHEMA, mode="overwrite", publish=False) as held:
+            held.write(pa.table({"day": ["2"], "value": [2]}, schema=SCHEMA))
+        past.table.publish(str(held.job))
+        assert past.table.purge(apply=True) == []
+        past.table.undo(str(held.job), apply=True)
+        past.table.undo(job, apply=True)
+        assert past.values() == [("1", 1), ("2", 1)]
+
     def test_rows_are_kept_for_the_tables_own_retention(self, past: Past) -> None:
         job = past.load(2, "1")
         assert past.table.set_retention(3 * WEEK) == RetentionChange(WEEK, 3 * WEEK)
