@@ -11,7 +11,6 @@ It is the API of the task's own Airflow, so its version is known: 2 in Airflow 3
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -191,12 +190,16 @@ class AirflowApi:
         if isinstance(of, NamedTask):
             asked |= {"source_task_id": of.task_id, "source_map_index": str(of.map_index)}
         asked |= {"order_by": "-timestamp", "limit": str(page)}
-        for offset in itertools.count(0, page):
-            params = asked | {"offset": str(offset)}
-            found = self._call("GET", f"{_ASSET}s/events", params=params)[f"{_ASSET}_events"]
+        read = 0
+        while True:
+            params = asked | {"offset": str(read)}
+            said = self._call("GET", f"{_ASSET}s/events", params=params)
+            found = said[f"{_ASSET}_events"]
             newer = [it for it in found if it["id"] > after]
             yield from newer
-            if len(newer) < page:
+            # The server may give fewer than were asked for ([api] maximum_page_limit).
+            read += len(found)
+            if not found or len(newer) < len(found) or read >= said["total_entries"]:
                 return
 
     def followers(self, asset: str) -> list[str]:
