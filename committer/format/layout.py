@@ -197,8 +197,9 @@ class TableRoot:
         :raises InvalidInputError: the URL has another form or no prefix, or readers skip the
             prefix.
         """
-        check_bucket_part(url or "")
-        match = re.fullmatch(rf"{SCHEME}([^/]+)/(.+?)/*", url or "")
+        text = url if isinstance(url, str) else ""  # A path has lost a slash of the URL.
+        check_bucket_part(text)
+        match = re.fullmatch(rf"{SCHEME}([^/]+)/(.+?)/*", text)
         remedy = "Name a table as s3://bucket/prefix."
         if match is None:
             shown = without_secrets(str(url))

@@ -52,7 +52,7 @@ class FastRoot:
         """
         if isinstance(text, FastRoot):
             return text
-        place, _, query = text.partition("?")
+        place, _, query = text.partition("?") if isinstance(text, str) else ("", "", "")
         refuse_arn(place)
         match = _ROOT.fullmatch(place)
         given = dict(parse_qsl(query, keep_blank_values=True))
@@ -61,7 +61,7 @@ class FastRoot:
         temporary = given.pop("temporary", "false")
         if match is None or given or not _is_path(match[2]) or temporary not in ("true", "false"):
             raise InvalidInputError(
-                f"{without_secrets(text)!r} is no data root; nothing was read or written.",
+                f"{without_secrets(str(text))!r} is no data root; nothing was read or written.",
                 remedy=_REMEDY,
             )
         if profile == "" or (endpoint is not None and not _is_endpoint(endpoint)):

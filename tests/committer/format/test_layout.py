@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import unicodedata
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -71,6 +73,12 @@ def test_a_data_key_that_s3_takes_has_a_head_and_a_marker_that_s3_takes(
     longest = len(root.data_key(partition, 0, "zr1-" + "0" * 26, 0).encode())
     for key in (root.head_key(partition), root.marker_key(partition)):
         assert len(key.encode()) < longest
+
+
+@pytest.mark.parametrize("given", [None, "", 5, Path("s3://bucket/flights"), b"s3://bucket/t"])
+def test_root_that_is_not_a_text_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidInputError, match="A table root is s3://bucket/prefix, not"):
+        TableRoot.parse(given)
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "漢"])

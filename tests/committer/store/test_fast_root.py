@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from zero_rename.committer import InvalidInputError, TableRoot
@@ -46,3 +49,9 @@ def test_key_of_a_file_says_where_the_file_lies() -> None:
     assert place.root == root
     assert place.real(key) == "scratch/bucket/flights/zr1-x/day=2/part-00000.parquet"
     assert FastPlace.of("bucket", "flights/data/zr1-x/part-00000.parquet") is None
+
+
+@pytest.mark.parametrize("given", [None, 5, Path("s3://bucket/scratch")])
+def test_data_root_that_is_not_a_text_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidInputError, match="is no data root"):
+        FastRoot.parse(given)
