@@ -279,12 +279,14 @@ class MicroBatches:
 
         :raises InvalidInputError: the next batch is committed.
         """
-        later = find_at_root(self.table).table.job_of_key(self._key(number + 1))
-        if later is None:
+        table, key = find_at_root(self.table).table, self._key(number + 1)
+        if not table.has_done(key):
             return
+        job = table.job_of_key(key)
+        later = f"batch {number + 1}" if job is None else f"batch {number + 1} (job {job})"
         raise InvalidInputError(
             f"Spark runs batch {number} of the query {self._query}, and the table holds that batch "
-            f"and batch {number + 1} (job {later}): the checkpoint {self.checkpoint} was put back, "
+            f"and {later}: the checkpoint {self.checkpoint} was put back, "
             "or files of it are gone. Whether the rows of this batch are in the table is not "
             "known; they were not written.",
             table=self.table,

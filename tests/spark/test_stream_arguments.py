@@ -5,10 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from zero_rename.committer import InvalidInputError
+from zero_rename.committer import InvalidInputError, Mode
 from zero_rename.spark import stream
+from zero_rename.spark.stream_sink import MicroBatches
+from zero_rename.tables import DeltaTable
 
 TABLE, CHECKPOINT = "s3://bucket/events", "s3a://bucket/checkpoints/events"
 
@@ -65,3 +68,18 @@ def test_options_may_be_numbers_and_truth_values() -> None:
         started(options={"mergeSchema": True, "rowsPerFile": 9})
     with pytest.raises(InvalidInputError, match="idempotencyKey is given"):
         started(options={"idempotencyKey": 7})
+
+
+@pytest.mark.memory_s3
+def test_batch_of_a_checkpoint_that_was_put_back_is_refused_though_its_entries_were_cleaned(
+    s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other engines clean a Delta table's log: the jobs of its runs are not named any more."""
+    table = DeltaTable(f"s3://{s3_bucket.name}/flights")
+    with table.job(pa.schema([("n", pa.int64())]), idempotency_key="stream-q-2") as job:
+        job.write(pa.table({"n": [1]}))
+    monkeypatch.setattr(DeltaTable, "job_of_key", lambda *_: None)
+    batches = MicroBatches(table.root.url, "s3://bucket/checkpoint", (), Mode.APPEND, _query="q")
+    with pytest.raises(InvalidInputError, match="holds that batch and batch 2: the checkpoint"):
+        batches._refuse_rewound(1)
+    batches._refuse_rewound(2)
