@@ -478,8 +478,10 @@ def tell(
     step.note_told(root)
     context, mode = step.step, policy.parsed_mode
     changed = {partition.partition: partition for partition in committed.partitions}
-    # Other runs may have changed these partitions since an earlier attempt committed.
-    now = rows_now(table, paths.values()) if committed.repeated else {}
+    # Other runs may have changed these partitions since an earlier attempt committed; and a rerun
+    # that settles a conflict has left those that are not in the conflict as they were.
+    counts_anew = committed.repeated or committed.narrows is not None
+    now = rows_now(table, paths.values()) if counts_anew else {}
     for path in (UNPARTITIONED,) if step.keys is None else ():
         if path in changed:
             done = partition_metadata(root, changed[path], replaced=mode is not Mode.APPEND)

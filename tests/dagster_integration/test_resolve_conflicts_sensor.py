@@ -12,6 +12,7 @@ from dagster_zero_rename import ZeroRenameResource, resolve_conflicts_sensor, ze
 from dagster_zero_rename.asset_step import DOES_AGAIN
 from dagster_zero_rename.spark.spark_load import SparkLoad
 from dagster_zero_rename.watch.resolve_conflicts_sensor import TAG
+from support import dagster_loads
 from support.dagster_daemon import evaluated, executed
 from support.dagster_loads import DAYS, SCHEMA, days, rows
 from support.pauses import Pauses
@@ -173,6 +174,17 @@ def test_run_that_is_to_stand_loads_the_partition_in_conflict_alone(lake: Lake) 
         *(SettledBy.RERUN, "prefer=flights", "zero_rename_resolve_conflicts", ""),
     )
     assert said.job == lake.table.settled({"day=2013-01-01": 0})["day=2013-01-01"].job
+
+
+@EACH_LAYOUT
+@pytest.mark.parametrize("submits", [False, True])
+def test_events_of_a_rerun_count_the_rows_of_partitions_that_it_leaves(
+    lake: Lake, submits: bool
+) -> None:
+    lake.submits = submits
+    told = dagster_loads.told(lake.execute(only(lake)))
+    assert {key: it["dagster/partition_row_count"] for key, it in told.items()} == {DAY: 1, NEXT: 1}
+    assert {key: it["zero_rename/rows"] for key, it in told.items()} == {DAY: 1, NEXT: 0}
 
 
 @EACH_LAYOUT
