@@ -325,13 +325,16 @@ def _claims_of_closed_jobs(
 ) -> Step[list[_Claim]]:
     """Return the heads with the claim of a job without an open record, and the errors of heads
     that cannot be read."""
+    heads = [it for it in states if isinstance(it, HeadState)]
+    jobs = sorted({it.head.claim for it in heads if it.head.claim is not None})
+    # After the heads: a job may close in between, but a closed job never opens again.
+    opened = yield from All(tuple(read_open(context, job) for job in jobs))
+    closed = {job for job, entry in zip(jobs, opened, strict=True) if entry is None}
     found: list[_Claim] = []
     for state in states:
         if isinstance(state, DamagedError):
             found.append(state)
-            continue
-        job = state.head.claim
-        if job is not None and (yield from read_open(context, job)) is None:
+        elif (job := state.head.claim) in closed and job is not None:
             found.append((state, job))
     return found
 

@@ -755,3 +755,12 @@ class TestClaimsOfClosedJobs:
         assert len(table.recover()) == 1
         heads = [it for it in driver.requests if "/heads/day=" in getattr(it, "key", "")]
         assert {it.key for it in heads} == {ROOT.head_key(DAY1)}
+
+    def test_open_record_of_a_job_with_many_claims_is_read_once(self) -> None:
+        table = self.table(partitions=40)
+        job = self.late_claim(table, [f"day={number}" for number in range(1, 41)])
+        driver: Any = table.driver
+        driver.requests.clear()
+        assert len(table.recover()) == 40
+        key = ROOT.open_key(job)
+        assert sum(getattr(it, "key", "") == key for it in driver.requests) == 1
