@@ -25,7 +25,7 @@ Parser = Callable[[str, object], Any]
 #: Airflow's words for booleans (``airflow.utils.strings.TRUE_LIKE_VALUES``) and their opposites.
 _TRUE = frozenset(("on", "t", "true", "y", "yes", "1"))
 _FALSE = frozenset(("off", "f", "false", "n", "no", "0"))
-_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 #: Times of digits alone, by their number of digits.
 _COMPACT = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}", re.ASCII)
@@ -190,8 +190,10 @@ def read_whole(name: str, given: object) -> int:
     found = -1
     if isinstance(given, str) and _WHOLE.fullmatch(given.strip()):
         found = int(given)
-    elif isinstance(given, int | float) and not isinstance(given, bool):
-        found = int(given) if math.isfinite(given) and given == int(given) else -1
+    elif isinstance(given, int) and not isinstance(given, bool):
+        found = given
+    elif isinstance(given, float) and math.isfinite(given) and given == int(given):
+        found = int(given)
     if found < 0:
         raise invalid(name, given, "not a whole number of at least 0", "Give such as 0 or 100.")
     return found

@@ -235,8 +235,16 @@ def partitions_between(
             f"from_date={str(first)!r} is after to_date={str(last)!r}.", remedy="Exchange them."
         )
     codes = set(_CODE.findall(partition_format))
+    try:
+        begin, end = (it.astimezone(UTC if codes & _TIME_OF_DAY else zone) for it in (begin, end))
+    except OverflowError as error:
+        raise InvalidInputError(
+            f"from_date={str(first)!r} or to_date={str(last)!r} is outside the years 1 to 9999 in "
+            f"{timezone}.",
+            remedy="Give dates within them.",
+        ) from error
     if codes & _TIME_OF_DAY:
-        at, end, step = begin.astimezone(UTC), end.astimezone(UTC), timedelta(hours=1)
+        at, step = begin, timedelta(hours=1)
         if not codes & _MINUTES:
             # A range may begin late in one hour and end early in another. In every time zone hours
             # begin at a quarter of an hour of UTC.
@@ -244,12 +252,14 @@ def partitions_between(
             at = at.replace(minute=at.minute // 15 * 15, second=0, microsecond=0)
     else:
         # Days by local time: some have 23 hours.
-        at, end = (it.astimezone(zone).replace(tzinfo=None) for it in (begin, end))
+        at, end = begin.replace(tzinfo=None), end.replace(tzinfo=None)
         at, step = at.replace(hour=0, minute=0, second=0, microsecond=0), timedelta(days=1)
     made: dict[str, None] = {}
     while at <= end and len(made) <= MOST_PARTITIONS:
         local = at.replace(tzinfo=zone) if at.tzinfo is None else at.astimezone(zone)
         made[check_partition(local.strftime(partition_format))] = None
+        if end - at < step:
+            break  # The next one may be after the last moment that Python has.
         at += step
     return tuple(made)
 
@@ -301,7 +311,7 @@ def time_zone(timezone: str) -> ZoneInfo:
     """
     try:
         return ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
         raise InvalidInputError(
             f"There is no time zone {timezone!r}.",
             remedy="Give partition_timezone such as 'UTC' or 'Europe/Berlin'.",

@@ -155,6 +155,8 @@ def test_each_kind_is_read(
         *((names, it) for it in (True, 1.5, [1.5], {"day": 1}, None)),
         *((read_flag, it) for it in ("maybe", 2, None, 1.0, "", [])),
         *((read_whole, it) for it in ("1.5", 1.5, True, -1, "-1", "soon", float("inf"), None)),
+        (read_whole, -(10**400)),
+        (read_whole, "9" * 5_000),
         *((read_index, it) for it in ("1.5", True, -2, "a", None)),
         *((read_version, it) for it in ("1.5", True, -2, "a", None)),
         *((read_seconds, it) for it in ("soon", -1, True, timedelta(-1), float("nan"), "inf", [])),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,13 @@ def test_no_two_hours_share_a_partition(partition_format: str, timezone: str) ->
     if "%H" in partition_format and "%%" not in partition_format:
         found = [dated_partition(at, partition_format, timezone) for at in AUTUMN]
         assert len(set(found)) == len(AUTUMN)
+
+
+@pytest.mark.parametrize("zone", ["", "Mars", "../etc", "Europe", None])
+def test_time_zone_that_there_is_not_is_refused(zone: Any) -> None:
+    """ "Europe" is the folder of zones such as Europe/Berlin."""
+    with pytest.raises(InvalidInputError, match="There is no time zone"):
+        check_partition_format(DAY, zone)
 
 
 @pytest.mark.parametrize("path", ["", "2013", "a=", "a=1//b=2", "=1", "a=None", "None", "a=1/b"])
@@ -113,8 +121,17 @@ class TestBetweenDates:
             ("2013-02-02", "2013-02-01", "is after"),
             ("yesterday", "2013-02-01", "Invalid from_date='yesterday'"),
             ("2013-02-01", "None", "Invalid to_date='None'"),
+            ("0001-01-01T00:00+14:00", "2013-02-01", "outside the years 1 to 9999 in Asia/Tokyo"),
         ],
     )
     def test_no_range(self, first: str, last: str, message: str) -> None:
         with pytest.raises(InvalidInputError, match=message):
-            partitions_between(first, last, self.DAYS, "UTC")
+            partitions_between(first, last, self.DAYS, "Asia/Tokyo")
+
+    def test_hours_before_the_year_1_are_refused(self) -> None:
+        with pytest.raises(InvalidInputError, match="outside the years 1 to 9999"):
+            partitions_between("0001-01-01", "0001-01-02", "hour=%H", "Asia/Tokyo")
+
+    def test_range_to_the_last_day_that_there_is(self) -> None:
+        found = partitions_between("9999-12-30", "9999-12-31", self.DAYS, "UTC")
+        assert found == ("year=9999/month=12/day=30", "year=9999/month=12/day=31")
