@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from .commit.state.old_records import KEPT_FOR
-from .errors import ZeroRenameError
+from .errors import InvalidInputError, ZeroRenameError
 from .format.ages import check_age
 from .format.job_spec import Owner, job_ids
 from .format.records.inputs import Inputs
@@ -87,18 +87,23 @@ class TendedTable(ReadableTable):
         :param spared: selects foreign uploads that are left all the same: for those that living
             jobs of Hadoop's committers need, ``LivingJobs(bucket)`` of
             ``zero_rename.s3a.recovery.living``.
-        :raises ValueError: ``foreign`` without ``older_than``.
         :raises InvalidInputError: nothing of one of ``jobs`` is here, or it is a text instead of a
-            list; or an age is negative or no number. Nothing was changed.
+            list; or an age is negative or no number; or one of ``foreign`` and ``older_than`` is
+            given without the other. Nothing was changed.
         """
         ages = {"older_than": older_than, "patience": patience}
         for name, given in {**ages, "records_older_than": records_older_than}.items():
             check_age(name, given)
-        if foreign and older_than is None:
-            raise ValueError("purge(foreign=True) needs older_than, in seconds")
-        age = older_than if foreign else None
+        if bool(foreign) is (older_than is None):
+            given, lacks = ("foreign=True", "older_than") if foreign else ("older_than", "foreign")
+            raise InvalidInputError(
+                f"{given} is given without {lacks}. Nothing was changed.",
+                table=self.root.url,
+                remedy="Give both, to abort foreign uploads from an age on, or neither: what "
+                "belongs to a job is judged by its records.",
+            )
         options: dict[str, Any] = {"patience": patience, "apply": apply}
-        options |= {"foreign_older_than": age, "records_older_than": records_older_than}
+        options |= {"foreign_older_than": older_than, "records_older_than": records_older_than}
         options |= {"jobs": job_ids("jobs", jobs), "spared": spared}
         return self.tend(purge(self._context, **options))
 

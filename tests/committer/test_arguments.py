@@ -116,6 +116,14 @@ def test_age_that_is_no_number_of_seconds_is_refused_and_leaves_living_jobs(
     assert table.scan().count() == 3
 
 
+@pytest.mark.parametrize("given", [{"older_than": 60.0}, {"foreign": True}])
+def test_purge_of_foreign_uploads_without_both_of_its_arguments_is_refused(
+    s3_bucket: Bucket, given: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInputError, match="is given without"):
+        made(s3_bucket, Table).purge(**given)
+
+
 @pytest.mark.parametrize("age", [float("nan"), -1])
 def test_selection_of_uploads_by_an_age_that_is_no_number_of_seconds_is_refused(age: float) -> None:
     with pytest.raises(InvalidInputError, match=r"older_than=.* must be a number of seconds"):
