@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ...committer.errors import SettingsRefusedError, first_few
 from ...committer.format.schema.hive_paths import NULL, parse_partition, unescape
 from ...s3a.write_plan import PlannedWrite
+from ..column_names import quoted
 from ..write_target import WriteTarget
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _is_in(partition: str) -> Column:
 
     found = F.lit(True)
     for column, raw in parse_partition(partition):
-        text = F.col(f"`{column}`").cast("string")
+        text = F.col(quoted(column)).cast("string")
         if raw == NULL:
             found = found & (text.isNull() | (text == ""))
         else:

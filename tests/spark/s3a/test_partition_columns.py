@@ -1,4 +1,4 @@
-"""Partition columns that are refused before a write."""
+"""Partition columns of a write: those that are refused before it, and its rows by the others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from zero_rename.committer import SettingsRefusedError
-from zero_rename.spark.s3a.written_rows import check_timestamps
+from zero_rename.committer import Mode, SettingsRefusedError, TableRoot
+from zero_rename.committer.format.schema.hive_paths import escape
+from zero_rename.s3a.write_plan import PlannedWrite
+from zero_rename.spark.s3a.written_rows import check_timestamps, rows_of
+from zero_rename.spark.write_target import WriteTarget
+
+ROOT = TableRoot.parse("s3://bucket/t")
 
 
 def frame(zone: str | None, **columns: Any) -> Any:
@@ -40,3 +45,14 @@ def test_utc_is_not(zone: str) -> None:
 def test_nor_are_times_without_a_zone() -> None:
     columns = {"a": TimestampNTZType(), "b": DateType(), "c": StringType(), "at": TimestampType()}
     check_timestamps(frame("Europe/Berlin", **columns), ["a", "b", "c"], "s3://bucket/t")
+
+
+@pytest.mark.spark
+def test_rows_of_a_partition_are_found_by_a_column_with_a_backtick(spark: Any) -> None:
+    frame = spark.createDataFrame([(1, 1), (2, 1)], "v int, `a``b` int")
+    name = f"{escape('a`b')}=1"
+    target = WriteTarget(ROOT, "directory", Mode.REPLACE, ("a`b",), (name,))
+    write = PlannedWrite("s3a://bucket/t", Mode.APPEND, partition=name)
+    assert [row.asDict() for row in rows_of(frame, target, write).collect()] == [
+        *({"v": 1}, {"v": 2})
+    ]
