@@ -50,7 +50,7 @@ class Copied:
     :param job: the job that wrote it; ``repeated``: an earlier job had written it, and nothing was
         done now.
     :param partitions: how many hold files; so too ``files``, ``rows`` and ``bytes``.
-    :param rewritten: files of the source that were written anew, since their rows had not been
+    :param rewritten: files of the source that were written anew now, since their rows had not been
         counted.
     :param on_server: whether the store copied, or the bytes went through this process.
     :param changed: partitions of the source that hold something else by now; ``None``: the copy is
@@ -82,7 +82,7 @@ class Copied:
             done.files,
             done.rows,
             done.bytes,
-            sum(file.is_foreign for file in state.files),
+            0 if done.repeated else sum(file.is_foreign for file in state.files),
             on_server,
             changed,
             done.repeated,

@@ -147,6 +147,8 @@ class TestWhatComesAlong:
         assert (done.files, done.rows, done.rewritten) == (1, 2, 1)
         assert values(new) == [1, 2]
         assert new.state().files[0].rows == 2
+        again = old.copy(new)
+        assert (again.repeated, again.rewritten) == (True, 0)
 
 
 def _parquet(table: pa.Table) -> bytes:
