@@ -177,7 +177,8 @@ class AssetStep:
         return keys_digest_of(owner) in ("", digest_of_keys(self.keys))
 
     def _is_refused_by_a_check(self, committed_in: str | None) -> bool:
-        """Return whether a blocking check of the asset has failed since a run committed.
+        """Return whether a blocking check of the asset has failed since a run committed. One that
+        only warns blocks nothing.
 
         :param committed_in: that run, of this chain of retries.
         """
@@ -191,6 +192,7 @@ class AssetStep:
                     and found.asset_key == self.asset
                     and found.blocking
                     and not found.passed
+                    and found.severity is dg.AssetCheckSeverity.ERROR
                 ):
                     return True
         return False

@@ -55,6 +55,15 @@ def checked(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
     return dg.MaterializeResult(check_results=[dg.AssetCheckResult(passed=source.is_good)])
 
 
+@dg.asset(**of_days, check_specs=[dg.AssetCheckSpec("good", asset="warned", blocking=True)])
+def warned(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+    zero.write(context, a_row(source.number))
+    warning = dg.AssetCheckSeverity.WARN
+    yield dg.AssetCheckResult(passed=source.is_good, severity=warning)
+    fail_where_told()
+    yield dg.MaterializeResult()
+
+
 @dg.asset(**of_days)
 def first(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
     return zero.write(context, a_row(source.number))
@@ -161,7 +170,7 @@ def carriers(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
 
 
 ASSETS: list[Any] = [
-    *(checked, first, second, written_twice, written_by_two_ops, written_by_a_map),
+    *(checked, warned, first, second, written_twice, written_by_two_ops, written_by_a_map),
     *(tables_of_a_map, carriers, written_beside),
 ]
 
@@ -179,6 +188,10 @@ def job_of(*assets: Any) -> dg.JobDefinition:
 
 def checked_job() -> dg.JobDefinition:
     return job_of(checked)
+
+
+def warned_job() -> dg.JobDefinition:
+    return job_of(warned)
 
 
 def pair_job() -> dg.JobDefinition:
@@ -269,6 +282,13 @@ class TestBlockingChecks:
         source.number, source.is_good = 2, True
         assert runs.retry(checked_job, failed).success
         assert runs.numbers("checked") == [2]
+
+    def test_rows_that_a_check_warned_of_are_reported_by_a_retry(self, runs: Runs) -> None:
+        source.failures = [fail]
+        failed = runs.run(warned_job)
+        source.number = 2
+        assert (failed.success, runs.retry(warned_job, failed).success) == (False, True)
+        assert runs.numbers("warned") == [1]
 
     def test_rows_that_a_check_failed_are_loaded_again_from_the_asset_failure(
         self, runs: Runs
