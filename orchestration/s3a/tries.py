@@ -81,10 +81,12 @@ class Tries:
         :raises OutcomeUnknownError: one is at work, or its end cannot be found out now.
         :raises RefusedError: one may have added rows, and only a person can find out.
         """
-        latest = None
-        for known in self._table.run(ledger.tries_of(self._table.root, self._idempotency_key)):
-            settled = known.record.state in SETTLED
-            record = known.record if settled else self._settled(self._fenced(known))
+        latest, root = None, self._table.root
+        for known in self._table.run(ledger.tries_of(root, self._idempotency_key)):
+            if known.record.state in SETTLED:
+                record = self._table.run(ledger.close_settled(root, known))
+            else:
+                record = self._settled(self._fenced(known))
             if record.state == COMMITTED:
                 latest = record
         return latest

@@ -144,6 +144,9 @@ def tries_of(root: TableRoot, idempotency_key: str) -> Step[tuple[StoredTry, ...
 def open_tries(root: TableRoot, closed_since: float = math.inf) -> Step[OpenTries]:
     """Read the records of all attempts of a table that are open: their result is not known yet.
 
+    A record that has a result is left out: the process that wrote it died before it closed the
+    record.
+
     :param closed_since: also check that the records of attempts closed since then can be read.
     """
     listing = yield from list_objects(runs_prefix(root))
@@ -151,7 +154,8 @@ def open_tries(root: TableRoot, closed_since: float = math.inf) -> Step[OpenTrie
     keys = [it for it in tries_on_record(listing.keys) if it in recent or not is_closed(it)]
     found = yield from All(tuple(_readable(key) for key in keys))
     damaged = [one for one in found if isinstance(one, str)]
-    known = tuple(one for one in found if isinstance(one, StoredTry) and one.key.endswith(_OPEN))
+    read = (one for one in found if isinstance(one, StoredTry) and one.key.endswith(_OPEN))
+    known = tuple(one for one in read if one.record.state not in SETTLED)
     return OpenTries(known, damaged[0] if damaged else "")
 
 
@@ -403,6 +407,13 @@ def settle_try(root: TableRoot, known: StoredTry, **changes: Any) -> Step[TryRec
     """
     done = replace(known.record, **changes)
     return (yield from _move(root, done)) if (yield from swap(known, done)) else None
+
+
+def close_settled(root: TableRoot, known: StoredTry) -> Step[TryRecord]:
+    """Close an attempt whose result is on record, if the process that wrote it died before that."""
+    if known.key.endswith(_OPEN):
+        return (yield from _move(root, known.record))
+    return known.record
 
 
 def forget_try(root: TableRoot, record: TryRecord) -> Step[None]:

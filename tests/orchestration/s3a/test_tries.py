@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.faults import Crash, on
 from support.memory_store import MemoryDriver
 from support.s3a_jobs import JOB, OTHER, ROOT, World, a_try
 from support.s3a_stand_in import marker
@@ -83,6 +84,20 @@ class TestWhatCountsAsDone:
         # Settled once: a second retry asks for nothing.
         assert run.settle().state == COMMITTED
         assert len(run.reported) == 1
+
+    @pytest.mark.parametrize("state", [COMMITTED, UNDONE])
+    def test_one_whose_record_was_not_closed_is_closed(self, state: str) -> None:
+        """Its process died when it had written the result: sensors would wait for it for ever."""
+        run = Run(write())
+        closed = ledger.closed_key(ROOT, ONCE, JOB)
+        dying = MemoryDriver(run.world.store, on(Put, Crash, closed), run.world.clock)
+        with pytest.raises(Crash):
+            dying.run(ledger.settle_try(ROOT, run.first(), state=state))
+        assert run.first().key != closed
+        assert run.settle().state == state
+        assert run.first().key == closed
+        assert list(run.world.store.keys(ledger.runs_prefix(ROOT))) == [closed]
+        assert run.reported == []
 
     def test_a_replace_of_two_partitions_of_which_one_is_written(self) -> None:
         """The driver died between the two: the second partition was never loaded."""

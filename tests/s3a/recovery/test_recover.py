@@ -47,9 +47,10 @@ from zero_rename.s3a.runs.ledger import (
     open_key,
     open_tries,
     open_try,
+    settle_try,
     tries_of,
 )
-from zero_rename.s3a.runs.try_record import FENCED, SUBMITTED, TryRecord
+from zero_rename.s3a.runs.try_record import COMMITTED, FENCED, SUBMITTED, UNDONE, TryRecord
 
 NATIVE = f"zr1-{'A' * 26}"
 DEAD = RecoveryOptions(apply=True, dead={JOB})
@@ -933,6 +934,54 @@ class TestRecords:
         assert len(world.driver.run(open_tries(ROOT)).known) == 1
         assert recover(world).outcome is JobOutcome.ROLLED_BACK
         assert world.driver.run(open_tries(ROOT)).known == ()
+
+
+class TestResultOnRecord:
+    """The process that recorded an attempt's result died before it closed the record."""
+
+    def settled(self, world: World, **changes: Any) -> TryRecord:
+        made = world.driver.run(open_try(ROOT, a_try(mode="append")))
+        known = world.driver.run(find(ROOT, made.idempotency_key, made.uuid))
+        assert known is not None
+        closed = closed_key(ROOT, made.idempotency_key, made.uuid)
+        dying = MemoryDriver(world.store, on(Put, Crash, closed))
+        with pytest.raises(Crash):
+            dying.run(settle_try(ROOT, known, writes=(), **changes))
+        return replace(known.record, writes=(), **changes)
+
+    @pytest.mark.parametrize("done", [0, 4])
+    def test_stays_and_keeps_the_files_of_a_job_that_it_reports(
+        self, world: World, done: int
+    ) -> None:
+        """Else a retry would load the rows again."""
+        job = two_tasks(world)
+        job.complete(*job.files)
+        record = self.settled(world, state=COMMITTED, report={"job": JOB, "jobs": [JOB]})
+        if not done:
+            # Only an upload of a task attempt that lost is left.
+            for key in world.magic():
+                world.store.apply(Delete(key))
+            job.upload(job.name(0))
+        else:
+            world.put_marker(OTHER)
+        world.clock.advance(7200)
+        found = recover(world, RecoveryOptions(apply=True, patience=600.0))
+        assert found.outcome in (JobOutcome.ROLLED_FORWARD, JobOutcome.ROLLED_BACK)
+        known = world.driver.run(find(ROOT, record.idempotency_key, record.uuid))
+        assert known is not None
+        assert known.record == record
+        assert world.visible() == job.keys
+
+    def test_job_of_an_undone_attempt_is_rolled_back(self, world: World) -> None:
+        record = self.settled(world, state=UNDONE)
+        halfway(world)
+        world.clock.advance(7200)
+        found = recover(world, RecoveryOptions(apply=True, patience=600.0))
+        assert found.outcome is JobOutcome.ROLLED_BACK
+        known = world.driver.run(find(ROOT, record.idempotency_key, record.uuid))
+        assert known is not None
+        assert known.record == record
+        assert world.visible() == []
 
 
 class TestFence:
