@@ -18,6 +18,9 @@ from ..format.schema.hive_paths import spelled_as_stored
 from ..store.requests import All, Step
 from ..upkeep.recovery import JudgedJob, judge_job, known
 
+#: Columns and partition columns of a table.
+TableShape = tuple[pa.Schema, Sequence[str]]
+
 
 @dataclass(frozen=True)
 class RivalJob:
@@ -80,9 +83,7 @@ def _is_at_work(it: JudgedJob) -> bool:
     return not is_aborted and it.entry.silent_for < it.allowed
 
 
-def stored_names(
-    partitions: Collection[str], shape: tuple[pa.Schema, Sequence[str]] | None
-) -> tuple[str, ...]:
+def stored_names(partitions: Collection[str], shape: TableShape | None) -> tuple[str, ...]:
     """Return partitions in the form in which the table stores them.
 
     Two jobs may name one partition in two ways, ``day=1`` and ``day=01``.

@@ -7,7 +7,7 @@ of partitions takes a few dozen requests; only heads that have changed since are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ..commit.close import list_uploads
@@ -24,6 +24,7 @@ from ..store.requests import All, ListedUpload, Step
 from ..upkeep.conflict_record import read_conflicts
 from ..upkeep.recovery import known
 from .recent_jobs import SeenJob, recent_jobs
+from .rival_jobs import TableShape, stored_names
 from .run_failures import RunFailure, standing_failures
 from .seen_partitions import SeenPartition, SeenState, partitions_there
 from .under_way import JobUnderWay, jobs_under_way
@@ -78,6 +79,10 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
     damage = [*unread.values(), *([record] if isinstance(record, DamagedError) else [])]
     found = ConflictRecord("") if isinstance(record, DamagedError) else record.said
     failures = yield from standing_failures(context, opened.date, jobs)
+    # Jobs and runs name partitions as their programs do.
+    shape = None if table is None else (table.schema, table.partition_by)
+    under_way = [replace(it, partitions=_stored(it.partitions, shape)) for it in under_way]
+    failures = [replace(it, partitions=_stored(it.partitions, shape)) for it in failures]
     conflicts = (*found.open, *reversed(found.settled))
     partitions = with_states(there.partitions, under_way, conflicts, failures)
     return TableOverview(
@@ -93,6 +98,10 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
         (*refused, *(str(error) for error in damage)),
         conflicts=conflicts,
     )
+
+
+def _stored(partitions: Collection[str], shape: TableShape | None) -> tuple[str, ...]:
+    return tuple(sorted(set(stored_names(partitions, shape))))
 
 
 def _uploads(context: Context) -> Step[tuple[list[ListedUpload], tuple[str, ...]]]:

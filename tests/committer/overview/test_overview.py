@@ -481,3 +481,13 @@ def test_foreign_upload_is_not_listed_among_those_of_dead_jobs(world: World) -> 
     found = world.driver.run(find_orphaned_uploads(ROOT))
     assert (found.count, found.needed) == (1, 1)
     assert [it.job for it in found.uploads] == [gone.job]
+
+
+def test_partitions_that_jobs_and_runs_spell_otherwise_are_those_of_the_table(world: World) -> None:
+    """``day=01`` of numbers is ``day=1``: it was shown as a partition of its own."""
+    world.load(DAY1, DAY2)
+    fail(world, "day=02")
+    world.open(Mode.REPLACE, replace_partitions=("day=01",))
+    assert states(world) == {DAY1: "running", DAY2: "failed"}
+    (job,) = look(world).under_way
+    assert job.partitions == (DAY1,)
