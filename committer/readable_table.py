@@ -18,7 +18,7 @@ from .commit.state.heads import read_head
 from .commit.state.job_state import Committed, JobState
 from .commit.state.open_jobs import read_open
 from .errors import TableNotFoundError, about
-from .format.job_spec import OnConflict, Owner, choice
+from .format.job_spec import Coordination, OnConflict, Owner, choice
 from .format.layout import UNPARTITIONED, TableRoot
 from .format.parquet.foreign_columns import FooterReader
 from .format.parquet.foreign_table import ListedTable
@@ -106,6 +106,12 @@ class ReadableTable(StatefulTable):
         """
         found = self.run(find_table(self._context))
         return found.record.encryption if found is not None and found.counts else None
+
+    @property
+    def coordination(self) -> Coordination | None:
+        """How writers of the table notice each other: one request. ``None``: no table here."""
+        found = self.run(find_table(self._context))
+        return found.record.coordination if found is not None and found.counts else None
 
     @property
     def schema(self) -> pa.Schema:

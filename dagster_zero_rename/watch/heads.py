@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zero_rename.committer.commit.state.context import Context
-from zero_rename.committer.commit.state.found_table import find_table
 from zero_rename.committer.commit.state.job_state import Committed
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.job_spec import Coordination
@@ -65,8 +63,7 @@ def refuse_without_heads(table: Table) -> None:
 
     :raises InvalidInputError: the table is one.
     """
-    found = table.run(find_table(Context(table.root)))
-    if found is not None and found.counts and found.record.coordination is Coordination.NONE:
+    if table.coordination is Coordination.NONE:
         raise InvalidInputError(
             "The table's coordination is none, so nothing in it says what was committed, and when. "
             "Nothing was reported.",

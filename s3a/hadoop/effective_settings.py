@@ -85,7 +85,7 @@ _LINE = re.compile(
     (?P<value> (?: \\\r?\n | \\. | [^\\\n] )* ) \\? )$""",
     re.MULTILINE | re.VERBOSE,
 )
-_ESCAPED = re.compile(r"\\(?:\r?\n[ \t\f]*|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:\r?\n[ \t\f]*|u(?i:([0-9a-f]{4}))|(.))", re.DOTALL)
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", None: ""}
 
 
