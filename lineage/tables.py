@@ -129,6 +129,10 @@ class TableNow:
             wanted |= self._kept[text]
         return frozenset(wanted)
 
+    def _has_none(self, column: str) -> bool:
+        """Return whether a partition has null or NaN in a partition column."""
+        return any(it is None or it != it for it in self._values[column].to_pylist())
+
     def _selected_by(self, text: str) -> frozenset[str]:
         if text == UNREADABLE:
             raise CannotTellError(f"{self.url} was read by a filter that could not be kept")
@@ -141,6 +145,12 @@ class TableNow:
         if gone:
             raise CannotTellError(
                 f"{self.url} was read by a filter on {', '.join(gone)}, which it has no more"
+            )
+        asked_for = [it for it in self.state.partition_by if it in row_filter.schema.names]
+        if row_filter.is_unsure and any(map(self._has_none, asked_for)):
+            raise CannotTellError(
+                f"the filter that {self.url} was read by tests for one of several values, and "
+                "partitions have null or NaN there, for which its record does not hold"
             )
         if not row_filter.is_about(self.state.partition_by):
             condition = PartitionCondition(row_filter, schema, self.state.partition_by, None)

@@ -33,7 +33,7 @@ from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import LineageState as State
 from zero_rename.lineage import Plan, look_up, plan
-from zero_rename.lineage.tables import TableNow
+from zero_rename.lineage.tables import CannotTellError, TableNow
 
 pytestmark = pytest.mark.memory_s3
 
@@ -503,6 +503,24 @@ class TestBadInput:
             days = RowFilter([[("day", ">=", 7 * week), ("day", "<", 7 * week + 7)]], schema)
             found = table.selected(TableRead(root.url, filters=(days.encode(["day"]) or "",)))
             assert found == {f"day={n}" for n in range(7 * week, 7 * week + 7)}
+
+    @pytest.mark.parametrize("kind", [pa.string(), pa.float64()], ids=str)
+    def test_filter_that_does_not_hold_for_null_cannot_be_asked_of_a_partition_of_null(
+        self, kind: pa.DataType
+    ) -> None:
+        root, schema = TableRoot.parse("s3://lake/daily"), pa.schema([("of", kind)])
+
+        def selected(*names: str) -> frozenset[str]:
+            files = tuple(DataFile(name, name, 1, 1, "", "job") for name in names)
+            table = TableNow(root.url, Snapshot(root, schema, ("of",), files, {}))
+            others = RowFilter([[("of", "not in", [pa.scalar("1.0").cast(kind).as_py()])]], schema)
+            return table.selected(TableRead(root.url, filters=(others.encode(["of"]) or "",)))
+
+        assert selected("of=1.0", "of=2.0") == {"of=2.0"}
+        none = "of=__HIVE_DEFAULT_PARTITION__"
+        for name in (none, "of=NaN") if pa.types.is_floating(kind) else (none,):
+            with pytest.raises(CannotTellError, match="partitions have null or NaN"):
+                selected("of=1.0", "of=2.0", name)
 
     def test_no_such_partition(self, lake: Lake) -> None:
         with pytest.raises(InvalidInputError, match="no rows in day=99"):

@@ -43,6 +43,15 @@ _LONGEST = 20_000
 #: Most columns of floating point whose statistics are used: each doubles the guarantees.
 _MOST_FLOATS = 3
 _ASKS_FOR_NAN = re.compile(r"\bnan\b")
+#: Beginning of the text of a condition that is unsure for null and NaN.
+_UNSURE = "?"
+#: Arrow's form of a test for one of several values, of any function, and of a comparison with such
+#: a test.
+_IS_IN, _FUNCTION, _COMPARED_SET = (
+    "is_in",
+    re.compile(r"\b([a-z]\w*)\("),
+    re.compile(r"\}\) [=!<>]"),
+)
 #: Arrow's form of a column that a condition names by its number.
 _NUMBERED = re.compile(r"FieldPath\((\d+)")
 _NULL = re.compile(r"\s*(?P<column>\w+|`[^`]+`)\s+is\s+(?P<not>not\s+)?null\s*", re.IGNORECASE)
@@ -152,7 +161,22 @@ class RowFilter:
         except (pa.ArrowException, TypeError):
             return None
         text = base64.b64encode(bytes(said)).decode()
-        return text if len(text) <= _LONGEST else None
+        if len(text) > _LONGEST:
+            return None
+        return f"{_UNSURE}{text}" if self._is_unsure_as(RowFilter.decode(text)) else text
+
+    def _is_unsure_as(self, kept: RowFilter) -> bool:
+        """Return whether the condition that was read from a text may differ for null and NaN.
+
+        Substrait has no ``is_in``: it becomes comparisons, which are null for null where ``is_in``
+        is true or false, and false for NaN. A filter treats null as false, so this counts only for
+        null or NaN among the values, and below other functions, such as ``invert``.
+        """
+        if _IS_IN not in self._text:
+            return False
+        if {*_FUNCTION.findall(self._text)} - {_IS_IN} or _COMPARED_SET.search(self._text):
+            return True
+        return "null[" in kept._text or kept._asks_for_nan
 
     @staticmethod
     def decode(text: str) -> RowFilter:
@@ -163,11 +187,17 @@ class RowFilter:
         import pyarrow.substrait as ps
 
         try:
-            said = ps.deserialize_expressions(base64.b64decode(text, validate=True))
+            body = base64.b64decode(text.removeprefix(_UNSURE), validate=True)
+            said = ps.deserialize_expressions(body)
             (expression,) = said.expressions.values()
-            return _KeptFilter([expression], said.schema)
+            kept = _KeptFilter([expression], said.schema)
+            kept.is_unsure = text.startswith(_UNSURE)
+            return kept
         except (pa.ArrowException, InvalidInputError, TypeError, ValueError) as error:
             raise ValueError("is no condition over a table's columns") from error
+
+    #: True if the condition may be wrong for rows with null or NaN, since a text could not keep it.
+    is_unsure = False
 
     @property
     def schema(self) -> pa.Schema:

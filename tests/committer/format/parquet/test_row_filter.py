@@ -170,3 +170,50 @@ class TestColumnsByNumber:
         assert text is not None
         (batch,) = self.TABLE.to_batches()
         assert RowFilter.decode(text).keep(batch)["s"].to_pylist() == ["u", "v"]
+
+
+class TestOnRecord:
+    """Substrait has comparisons with each value in place of a test for one of several."""
+
+    TABLE = pa.table({"i": [1, 2, None], "x": [1.0, math.nan, None]})
+    NUMBER, FLOAT = pc.field("i"), pc.field("x")
+
+    @pytest.mark.parametrize(
+        "condition",
+        [
+            *(
+                NUMBER.isin([1, 5]),
+                NUMBER.isin([1]) & (FLOAT > 0),
+                NUMBER.isin([1]) | FLOAT.isin([1.0]),
+                ~(NUMBER == 1),
+            ),
+            *(NUMBER > 1, NUMBER.is_null(), pa.scalar(None, pa.int64()) != NUMBER, FLOAT != 1.0),
+        ],
+        ids=str,
+    )
+    def test_condition_that_its_text_keeps_is_sure(self, condition: pc.Expression) -> None:
+        text = RowFilter([condition], self.TABLE.schema).encode([])
+        assert text is not None
+        kept = RowFilter.decode(text)
+        assert not kept.is_unsure
+        (batch,) = self.TABLE.select(kept.schema.names).to_batches()
+        expected = self.TABLE.filter(condition).select(kept.schema.names)
+        assert rows_of(pa.table(kept.keep(batch))) == rows_of(expected)
+
+    @pytest.mark.parametrize(
+        "condition",
+        [
+            *(
+                ~NUMBER.isin([1]),
+                NUMBER.isin([1, None]),
+                FLOAT.isin([math.nan]),
+                NUMBER.isin([1]).is_null(),
+            ),
+            *(NUMBER.isin([1]) == pc.scalar(False), ~NUMBER.isin([1]) & (FLOAT > 0)),
+        ],
+        ids=str,
+    )
+    def test_condition_that_may_differ_for_null_says_so(self, condition: pc.Expression) -> None:
+        text = RowFilter([condition], self.TABLE.schema).encode([])
+        assert text is not None
+        assert RowFilter.decode(text).is_unsure
