@@ -132,6 +132,22 @@ Action = (
 )
 
 
+class UnreadFeatureError(RecordDamagedError):
+    """An action needs a feature for readers that is not supported here.
+
+    :param feature: its name.
+    """
+
+    def __init__(self, message: str, feature: str, field: str, key: str) -> None:
+        super().__init__(
+            message,
+            field=field,
+            key=key,
+            remedy="Use the engine that made the table, or drop the feature there.",
+        )
+        self.feature = feature
+
+
 class ActionReader:
     """A JSON object whose members are read by type. An error names the object and the member."""
 
@@ -148,6 +164,17 @@ class ActionReader:
             field=path,
             key=self.key,
             remedy="Restore the object from a version or a backup of the bucket.",
+        )
+
+    def unread(self, name: str, feature: str) -> UnreadFeatureError:
+        """Build the error of a member that needs a feature."""
+        path = f"{self.kind}.{name}"
+        return UnreadFeatureError(
+            f"The log entry cannot be read: {path} is the feature {feature}, not supported here. "
+            "Nothing was changed.",
+            feature,
+            path,
+            self.key,
         )
 
     def has(self, name: str) -> bool:
@@ -218,7 +245,7 @@ class ActionReader:
 
 def _read_add(given: ActionReader) -> AddFile:
     if given.has("deletionVector"):
-        raise given.damage("deletionVector", "is the feature deletionVectors, not supported here")
+        raise given.unread("deletionVector", "deletionVectors")
     size = given.number("size")
     if size < 0:
         raise given.damage("size", "must not be negative")

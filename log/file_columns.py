@@ -146,9 +146,7 @@ class _AddColumns:
         columns = cls(column.drop_null(), key)
         # Refused for any partition: the table cannot be read correctly as a whole.
         if columns._has("deletionVector"):
-            raise columns._damage(
-                "deletionVector", "is the feature deletionVectors, not supported here"
-            )
+            raise ActionReader("add", {}, key).unread("deletionVector", "deletionVectors")
         return columns
 
     def without(self, gone: frozenset[str], removed: frozenset[str]) -> _AddColumns:

@@ -38,7 +38,7 @@ from ..committer.errors import (
 )
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import Absent, All, Clock, Found, Get, Step
-from .actions import Action
+from .actions import Action, UnreadFeatureError
 from .checkpoint import read_checkpoint, read_hint
 from .checkpoint_files import CheckpointFiles, CheckpointParts
 from .checksum import ReadChecksum, read_checksum
@@ -148,12 +148,21 @@ def _fresh(layout: LogLayout, attempt: Callable[[], Step[OpenedLog]]) -> Step[Op
     """Open a log, and repeat this if others clean it meanwhile.
 
     :raises SnapshotGoneError: they cleaned it during every attempt.
+    :raises TableMismatchError: it has a feature that is not supported.
     """
     for _ in range(_TRIES):
         try:
             opened = yield from attempt()
         except _LogCleaned:
             continue
+        except UnreadFeatureError as error:
+            # The files cannot be read. So the protocol, which may name the feature, was not.
+            raise TableMismatchError(
+                f"The table cannot be read here: {error.feature} not supported. Nothing was "
+                "changed.",
+                key=error.key,
+                remedy=error.remedy,
+            ) from error
         layout.check_readable(opened.state)
         now = yield from Clock()
         if now - opened.listed_at < FRESH or not layout.cleaned_by_others(opened.state):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, LogTable, day
@@ -234,7 +237,6 @@ class TestBadInput:
             (b'{"add": {"path": "a"}, "txn": {}}', "line 1"),
             (b"[" * 100_000, "line 1"),
             (b'{"add": {"path": "a", "size": 1}}', "add.modificationTime"),
-            (b'{"add": {"path": "a", "deletionVector": {"x": 1}}}', "add.deletionVector"),
         ],
     )
     def test_entry_that_cannot_be_read_is_refused_by_object_and_field(
@@ -245,6 +247,32 @@ class TestBadInput:
             table.open()
         assert caught.value.key == LOG.entry(8)
         assert caught.value.field.startswith(field)
+
+    @pytest.mark.parametrize("where", ["entry", "checksum", "checkpoint"])
+    def test_live_file_with_a_deletion_vector_refuses_the_table_by_the_feature(
+        self, table: LogTable, where: str
+    ) -> None:
+        features = frozenset({"deletionVectors"})
+        vector = {"storageType": "u", "pathOrInlineDv": "a", "sizeInBytes": 1, "cardinality": 1}
+        add = {"path": "a", "size": 1, "modificationTime": 1, "partitionValues": {"day": "1"}}
+        entry = write_actions([CommitInfo({"txnId": "it"}), LogProtocol(3, 7, features, features)])
+        line = json.dumps({"add": {**add, "deletionVector": vector}}).encode()
+        table.put(f"{8:020d}.json", entry + line)
+        if where == "checksum":
+            members = json.loads(table.store.objects[LOG.checksum(7)].body)
+            members |= {"txnId": "it", "allFiles": [{**add, "deletionVector": vector}]}
+            del members["zeroRename"]
+            table.put(f"{8:020d}.crc", json.dumps(members).encode())
+        elif where == "checkpoint":
+            rows = {"add": [{"path": "a", "size": 1, "deletionVector": vector}]}
+            sink = io.BytesIO()
+            pq.write_table(pa.table(rows), sink)
+            table.put(f"{8:020d}.checkpoint.parquet", sink.getvalue())
+        for depth in LogDepth:
+            with pytest.raises(
+                TableMismatchError, match=r"here: deletionVectors"
+            ):
+                table.open(depth)
 
     def test_entry_that_is_too_big_is_not_read(
         self, table: LogTable, monkeypatch: pytest.MonkeyPatch
