@@ -8,7 +8,7 @@ import inspect
 import os
 import pickle
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,13 +176,22 @@ def _without_annotations(source: str) -> str:
 def _plain(value: Any) -> Any:
     """Return a member of a context, or an argument, without Airflow's and pendulum's own types.
 
-    For example, the outputs of a mapped task are a sequence with a reference to its DAG.
+    For example, the outputs of a mapped task are a sequence with a reference to its DAG. The types
+    are replaced at any depth: a cluster's driver may not have pendulum.
     """
     if isinstance(value, datetime):
         return datetime.fromisoformat(value.isoformat())
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes | list | tuple):
-        return list(value)
-    return dict(value) if isinstance(value, Mapping) else value
+    if isinstance(value, date):
+        return date(value.year, value.month, value.day)
+    if isinstance(value, timedelta) and type(value) is not timedelta:
+        return timedelta(seconds=value.total_seconds())
+    if isinstance(value, Mapping):
+        return {key: _plain(it) for key, it in value.items()}
+    if type(value) is tuple:
+        return tuple(map(_plain, value))
+    is_text = isinstance(value, str | bytes | bytearray | memoryview)
+    is_plain = is_text or isinstance(value, tuple | range)
+    return list(map(_plain, value)) if isinstance(value, Sequence) and not is_plain else value
 
 
 def zero_rename_task(

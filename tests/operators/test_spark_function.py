@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
 from collections import UserList
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pendulum
 import pytest
 from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -16,6 +19,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from support.airflow import Tables, run_task, task_context
 from support.fake_spark import FakeSpark
 from zero_rename.committer import InvalidInputError
+from zero_rename.operators import spark_function
 
 #: Runs what was submitted, with a stand-in for Spark's session.
 SUBMITTED = """
@@ -108,6 +112,25 @@ def test_the_outputs_of_a_mapped_task(tables: Tables, spark: FakeSpark) -> None:
         assert run(made)["rows"] == 1
     (row,) = tables.table().to_arrow().to_pylist()
     assert row["flight"] == "['a', 'b'] of 2013-02-01, y"
+
+
+def test_times_within_arguments_are_those_of_the_standard_library(
+    tables: Tables, tmp_path: Path
+) -> None:
+    """A list of times from another task has pendulum's, which a cluster's driver may not have."""
+
+    @task.zero_rename(table=tables.url(), partition="*")
+    def load(days: list[Any], spans: dict[str, Any]) -> None: ...
+
+    at = pendulum.datetime(2013, 2, 1, tz="Europe/Berlin")
+    spans = {"day": (at.date(), pendulum.duration(hours=25)), "all": [[at]]}
+    made: Any = load(days=[at], spans=spans)
+    operator = made.operator
+    given = {name: spark_function._plain(it) for name, it in operator.op_kwargs.items()}
+    text = Path(operator._written(tmp_path, given)).read_text("utf-8")
+    _, sent = pickle.loads(base64.b64decode(text.partition('b64decode("')[2].partition('"')[0]))
+    assert sent == {"days": [at], "spans": spans}
+    assert b"pendulum" not in pickle.dumps(sent)
 
 
 def test_what_no_other_process_can_have(tables: Tables, spark: FakeSpark) -> None:
