@@ -19,6 +19,7 @@ from zero_rename.maintenance.destinations import NOTHING, Destination, destinati
 from zero_rename.maintenance.purging import PurgeOrder
 from zero_rename.maintenance.residue import find_residue
 from zero_rename.maintenance.upkeep import Upkeep, as_markdown, look_after
+from zero_rename.orchestration.runs.arguments import read_seconds
 from zero_rename.orchestration.table_names import check_catalog_of
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.table_at import delta_alone, delta_at
@@ -81,15 +82,15 @@ def maintenance_job(
         settled; a policy of :func:`.resolve_conflicts_job` settles them, in a Delta table also by
         bringing back rows. ``None``: no search.
     :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
-    :raises InvalidInputError: ``catalog`` or ``conflicts`` is invalid.
+    :raises InvalidInputError: ``catalog``, ``conflicts`` or a duration is invalid.
     """
     if catalog:
         check_catalog_of(catalog, len(tables or ()))
     order = PurgeOrder(
         apply=apply,
-        foreign_age=_seconds(foreign_older_than),
-        patience=_seconds(patience),
-        s3a_patience=_seconds(s3a_patience),
+        foreign_age=_seconds("foreign_older_than", foreign_older_than),
+        patience=_seconds("patience", patience),
+        s3a_patience=_seconds("s3a_patience", s3a_patience),
         staging=staging,
     )
 
@@ -288,5 +289,5 @@ def _is_registered(place: Destination) -> bool:
     return place.is_table or place.is_delta
 
 
-def _seconds(time: timedelta | None) -> float | None:
-    return None if time is None else time.total_seconds()
+def _seconds(name: str, time: timedelta | None) -> float | None:
+    return None if time is None else read_seconds(name, time)

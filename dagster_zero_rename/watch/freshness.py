@@ -11,6 +11,7 @@ from zero_rename.committer.format.layout import UNPARTITIONED
 from zero_rename.committer.scan.partition_state import LastCommit
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.partitions_below import partitions_below
+from zero_rename.orchestration.runs.arguments import read_seconds
 from zero_rename.orchestration.s3a.written_partitions import written_partitions
 from zero_rename.tables import DeltaTable, Since
 
@@ -45,8 +46,12 @@ def freshness_check(
     :param name: the check's.
     :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
     :param table: the table's name, if it is neither in the asset's metadata nor the asset's key.
+    :raises InvalidInputError: ``within`` is not a duration.
     """
-    reference = AssetReference.of(asset, table)
+    reference, within = (
+        AssetReference.of(asset, table),
+        timedelta(0, read_seconds("within", within)),
+    )
 
     @dg.asset_check(
         asset=reference.key,

@@ -26,6 +26,7 @@ from zero_rename.committer.format.job_spec import Mode, Owner
 from zero_rename.committer.format.records.run_conflict import SettledBy, Settlement
 from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import ChosenRun, choose_reruns, find_here, note_rerun
+from zero_rename.orchestration.runs.arguments import read_seconds
 from zero_rename.tables.table_at import opened_as_it_is
 
 from ..asset_step import APPLICATION, DOES_AGAIN, digest_of_keys, idempotency_key_of, keys_digest_of
@@ -83,10 +84,10 @@ def resolve_conflicts_sensor(
     :param minimum_interval_seconds: between two ticks.
     :param default_status: whether the sensor runs before a user turns it on.
     :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
-    :raises InvalidInputError: the policy is invalid.
+    :raises InvalidInputError: the policy or the timeout is invalid.
     """
     keys = [AssetReference.of(target).key for target in targets]
-    chosen = SettlementPolicy.parse(policy)
+    chosen, seconds = SettlementPolicy.parse(policy), int(read_seconds("timeout", timeout))
 
     @dg.sensor(
         name=name,
@@ -98,7 +99,7 @@ def resolve_conflicts_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         assets = KnownAssets(context, getattr(context.resources, resource_key))
-        tick = _Tick(assets, chosen, apply, int(timeout.total_seconds()), name)
+        tick = _Tick(assets, chosen, apply, seconds, name)
         tick.look_at_tables(keys)
         return tick.result()
 

@@ -9,7 +9,13 @@ import pyarrow as pa
 import pytest
 from dagster._core.storage.tags import MAX_RETRIES_TAG
 
-from dagster_zero_rename import ZeroRenameResource, checkpoint_job, maintenance_job
+from dagster_zero_rename import (
+    ZeroRenameResource,
+    checkpoint_job,
+    freshness_check,
+    maintenance_job,
+    resolve_conflicts_sensor,
+)
 from support.s3a_jobs import MagicJob
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.store.fast_root import FastPlace
@@ -153,6 +159,20 @@ def test_a_checkpoint_fails_for_what_is_lost_and_copies_the_rest(
     tables = {name: delta_at(zero.table(name)) for name in ("a", "b")}
     left = {name: [it.partition for it in table.not_durable()] for name, table in tables.items()}
     assert left == {"a": ["day=1"], "b": []}
+
+
+@pytest.mark.parametrize("name", ["foreign_older_than", "patience", "s3a_patience"])
+def test_duration_below_zero_is_refused(name: str) -> None:
+    given: dict[str, Any] = {name: dt.timedelta(days=-3)}
+    with pytest.raises(InvalidInputError, match=f"{name}=.*not a duration"):
+        maintenance_job(**given)
+
+
+def test_durations_of_sensors_and_checks_below_zero_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match=r"timeout=.*not a duration"):
+        resolve_conflicts_sensor("a", policy="newest_run", timeout=dt.timedelta(hours=-1))
+    with pytest.raises(InvalidInputError, match=r"within=.*not a duration"):
+        freshness_check("a", within=dt.timedelta(hours=-1))
 
 
 def test_a_checkpoint_in_no_known_order() -> None:
