@@ -58,15 +58,14 @@ def _brings_rows(committed: Committed, partition: str) -> bool:
 
 
 def refuse_without_heads(table: Table) -> None:
-    """Refuse a table of coordination *none*, whose jobs leave no heads and no decisions. One
-    request.
+    """Refuse a table of coordination *none*, whose partitions never have heads. One request.
 
     :raises InvalidInputError: the table is one.
     """
     if table.coordination is Coordination.NONE:
         raise InvalidInputError(
-            "The table's coordination is none, so nothing in it says what was committed, and when. "
-            "Nothing was reported.",
+            "The table's coordination is none, so its partitions have no heads, by which commits "
+            "are found here. Nothing was reported.",
             table=table.root.url,
             remedy="Observe it by observable_table(…), whose versions are made of its files.",
         )
