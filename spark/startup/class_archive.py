@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...committer.errors import InvalidInputError
-from .launch import SMALL_JOB_FLAGS, archive_path
+from .launch import SMALL_JOB_FLAGS, archive_path, java_option
 
 _TIMEOUT = 300.0
 #: A stand-alone program. Its operations decide which classes the archive holds.
@@ -88,14 +89,15 @@ def make(path: Path, training: str = _TRAINING, variables: Mapping[str, str] = o
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="zero-rename-") as folder:
         part = path.with_name(f".{path.name}.{os.getpid()}")
-        flags = [*SMALL_JOB_FLAGS, f"-XX:ArchiveClassesAtExit={part}", "-Xlog:cds*=off"]
+        made = java_option(f"-XX:ArchiveClassesAtExit={part}")
+        flags = [*SMALL_JOB_FLAGS, made, "-Xlog:cds*=off"]
         script = Path(folder) / "training.py"
         script.write_text(training, "utf-8")
         setting = f"spark.driver.extraJavaOptions={' '.join(flags)}"
         environment = {
             **variables,
             "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": f'--conf "{setting}" pyspark-shell',
+            "PYSPARK_SUBMIT_ARGS": f"--conf {shlex.quote(setting)} pyspark-shell",
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         try:

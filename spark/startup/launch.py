@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -77,7 +78,12 @@ def archive_flags(path: Path) -> tuple[str, ...]:
         is_there = False
     if not is_there:
         return ()
-    return (f"-XX:SharedArchiveFile={path}", "-Xshare:auto", *_QUIET.split())
+    return (java_option(f"-XX:SharedArchiveFile={path}"), "-Xshare:auto", *_QUIET.split())
+
+
+def java_option(option: str) -> str:
+    """Write an option of the JVM as a part of Spark's settings, which splits them at blanks."""
+    return f'"{option}"' if re.search(r"\s", option) else option
 
 
 _WRAPPER = """#!/bin/sh

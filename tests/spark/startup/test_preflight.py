@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -241,6 +242,18 @@ def test_spark_from_elsewhere_keeps_its_zip(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")
+def test_class_archive_in_a_folder_with_a_blank_is_one_option_of_java(tmp_path):
+    """Spark splits the options of its setting at blanks, unless they are in quotes."""
+    archive = tmp_path / "a b" / "archive.jsa"
+    archive.parent.mkdir()
+    archive.touch()
+    options = shlex.split(" ".join(launch.archive_flags(archive)))
+    assert f"-XX:SharedArchiveFile={archive}" in options
+    plain = tmp_path / "archive.jsa"
+    plain.touch()
+    assert f"-XX:SharedArchiveFile={plain}" in launch.archive_flags(plain)
+
+
 def test_cache_folder_that_cannot_be_written_leaves_the_interpreter_itself(monkeypatch, tmp_path):
     """As in a container whose user has no home, or with another user's home."""
     file = tmp_path / "file"
