@@ -106,7 +106,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     },
     "spark": {
         "startup": set(),
-        "s3a": {"options", "write_target", "job_tags", "startup"},
+        "s3a": {"options", "write_target", "job_tags", "startup", "column_names"},
         "reading": {
             *("options", "types", "worker", "session_settings", "planned_frame", "startup", "s3a"),
             "column_names",
