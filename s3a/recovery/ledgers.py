@@ -15,7 +15,6 @@ from ...committer.format.layout import TableRoot
 from ...committer.store.requests import All, Step
 from ..hadoop.job_traces import is_staged_name
 from ..runs.ledger import OpenTries, open_tries
-from ..runs.try_record import TryRecord
 from .leftovers import Kind, LeftoverJob
 from .liveness import JobLiveness, Judgement, RecoveryOptions, judge
 
@@ -40,16 +39,19 @@ def is_strange(job: LeftoverJob) -> bool:
     return job.kind is Kind.UPLOADS and not any(is_staged_name(it.key) for it in job.uploads)
 
 
-def placed(job: LeftoverJob, root: TableRoot, record: TryRecord | None) -> LeftoverJob:
+def placed(job: LeftoverJob, root: TableRoot, judgement: Judgement) -> LeftoverJob:
     """Return a job with the destination that the record of its attempt has.
 
     The tree of a magic job shows its destination. Of other jobs only their files are known, which
     may all lie in one partition of a table that they loaded.
-
-    :param record: of the job's attempt; ``None``: no ledger has one.
     """
-    writes = () if record is None or job.kind is Kind.MAGIC else record.writes
-    for write in writes:
+    record = judgement.record
+    if record is None or job.kind is Kind.MAGIC:
+        return job
+    if not record.writes and record.uuid.lower() == job.uuid.lower():
+        # An application without save() writes into the table beside which the record lies.
+        return replace(job, destination=(judgement.ledger or root).prefix)
+    for write in record.writes:
         bucket, _, prefix = write.destination.partition("://")[2].partition("/")
         if write.uuid.lower() == job.uuid.lower() and bucket == root.bucket and prefix:
             return replace(job, destination=prefix)

@@ -146,7 +146,7 @@ def settle_jobs(
     judged: list[tuple[LeftoverJob, Judgement]] = []
     for job in found:
         judgement = yield from judge.judged(job)
-        judged.append((placed(job, root, judgement.record), judgement))
+        judged.append((placed(job, root, judgement), judgement))
     settled: list[tuple[LeftoverJob, RecoveredJob]] = []
     named = None if options.jobs is None else {uuid.lower() for uuid in options.jobs}
     for job, judgement in judged:

@@ -119,6 +119,22 @@ def test_staging_job_in_a_partitions_folder_leaves_its_marker_there(
     assert world.visible() == job.keys
 
 
+def test_staging_job_without_save_leaves_its_marker_in_its_table(
+    world: World, tmp_path: Path
+) -> None:
+    """The folder above the table is named."""
+    job = world.staging_job(tmp_path, uuid=JOB)
+    job.task(0)
+    job.complete(job.files[0])
+    record = a_try(JOB, OWNER, committer="directory", mode="append")
+    world.driver.run(ledger.open_try(ROOT, record))
+    world.clock.advance(HOUR)
+    found = recover(world, TableRoot("bucket", "wh"), staging=str(tmp_path), dead={JOB})
+    assert (found.outcome, found.destination) == (JobOutcome.ROLLED_FORWARD, ROOT.url)
+    assert f"{ROOT.prefix}/_SUCCESS" in world.store.objects
+    assert "wh/_SUCCESS" not in world.store.objects
+
+
 def test_staging_job_of_the_whole_table_is_left_where_a_partitions_folder_is_named(
     world: World, tmp_path: Path
 ) -> None:
