@@ -36,6 +36,10 @@ class LogLayout(Protocol):
         """Return whether other engines may delete entries of the log by their age."""
         ...
 
+    def drops_transactions(self, state: LogState) -> bool:
+        """Return whether other engines may leave transactions out of checkpoints by their age."""
+        ...
+
     def check_readable(self, state: LogState) -> None:
         """Refuse a table with a feature that this package cannot read; the error names it."""
         ...

@@ -1,7 +1,8 @@
 """Search in a log for the entry or fence of a job, or for the last entry of a run.
 
 A run is done if its transaction is in the state. But a checksum file may name only the newest
-transactions. Then the run's report decides, which is written before the open record is removed:
+transactions, and another engine's checkpoint leaves old ones out if the table says so. Then the
+run's report decides, which is written before the open record is removed:
 
 ================================  ==========================================================
 open records, then the report     the run
@@ -82,9 +83,14 @@ def has_hidden_fence(
     If the state has all transactions, the commit checks them. Otherwise the entries since the open
     record are searched. There are none unless other jobs were quick, or this process slept.
     """
-    if opened.state.all_transactions or opened.written_at < opened_at - SLACK:
+    if _has_all(layout, opened.state) or opened.written_at < opened_at - SLACK:
         return False
     return (yield from search_since_opened(layout, opened.state, job, opened_at)).fenced
+
+
+def _has_all(layout: LogLayout, state: LogState) -> bool:
+    """Return whether each transaction of the table is in a state."""
+    return state.all_transactions and not layout.drops_transactions(state)
 
 
 def _misses_some(listed: ListedLog, since: float, after: int) -> bool:
@@ -121,7 +127,7 @@ def find_run(layout: LogLayout, state: LogState, run: str, job: str) -> Step[Run
     """
     if (last := state.transactions.get(RUN + run)) is not None:
         return RunDone(last.version)
-    if state.all_transactions:
+    if _has_all(layout, state):
         return None
     records = JobFiles(layout.control)
     opened = yield from list_objects(records.opened)

@@ -72,6 +72,9 @@ class DeltaLayout:
     def cleaned_by_others(self, state: LogState) -> bool:
         return state.property_of("delta.enableExpiredLogCleanup", "true").lower() != "false"
 
+    def drops_transactions(self, state: LogState) -> bool:
+        return state.property_of("delta.setTransactionRetentionDuration") != ""
+
     def check_readable(self, state: LogState) -> None:
         features.check_readable(state)
 

@@ -269,9 +269,7 @@ class TestBadInput:
             pq.write_table(pa.table(rows), sink)
             table.put(f"{8:020d}.checkpoint.parquet", sink.getvalue())
         for depth in LogDepth:
-            with pytest.raises(
-                TableMismatchError, match=r"here: deletionVectors"
-            ):
+            with pytest.raises(TableMismatchError, match=r"here: deletionVectors"):
                 table.open(depth)
 
     def test_entry_that_is_too_big_is_not_read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from support.memory_store import flatten
 from zero_rename.log import checksum
 from zero_rename.log.committing import EntryCommitted, commit_change
 from zero_rename.log.job_steps import open_log_job, recover_job
+from zero_rename.log.opening import LogDepth
 from zero_rename.log.searching import find_run
 
 
@@ -44,6 +46,17 @@ def test_run_whose_driver_died_before_its_report_is_done_long_after(table: LogTa
     assert opened.done.entry is not None
     assert opened.done.entry.job == dead
     assert table.run(open_log_job(LAYOUT, ids("new"), {}, run="new")).done is None
+
+
+def test_run_whose_transaction_another_engine_has_dropped_is_done(table: LogTable) -> None:
+    table.append("1", run="daily")
+    state = replace(table.open(LogDepth.WHOLE).state, transactions={})
+    assert state.all_transactions
+    assert state.metadata is not None
+    dropping = {**state.metadata.properties, "delta.setTransactionRetentionDuration": "1 day"}
+    dropped = replace(state, metadata=replace(state.metadata, properties=dropping))
+    assert table.run(find_run(LAYOUT, dropped, "daily", "job")) is not None
+    assert table.run(find_run(LAYOUT, dropped, "hourly", "job")) is None
 
 
 def test_report_of_a_run_with_a_long_key_has_a_name_that_stores_take(table: LogTable) -> None:
