@@ -14,7 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from ..committer.errors import InvalidInputError
+from ..committer.errors import InvalidInputError, first_few
 from ..committer.format import text_values as texts
 from ..committer.format.handoff import Handoff
 from ..committer.format.job_spec import (
@@ -36,7 +36,7 @@ from ..committer.format.run_rank import RunRanks
 from ..committer.store.encryption import Encryption
 from ..committer.store.fast_root import FastRoot
 from . import option_table as values
-from .option_table import known_names, option, plain, read_given
+from .option_table import camel, known_names, option, plain, read_given
 
 _FILES = FileOptions()
 
@@ -414,13 +414,51 @@ def writer_options(
     :param named: values by the names of fields, which win over the texts.
     :raises InvalidInputError: as :func:`read_writer_options`.
     """
-    read = {**read_given(WriterOptions, given, ReaderOptions), **named}
+    texts = read_given(WriterOptions, given, ReaderOptions)
+    _check_same_partitions(texts, named)
+    read = {**texts, **named}
     if "path" in read:
         handoff = handoff.about(TableRoot.parse(read["path"]))
     handed = _handed(handoff)
     if "replace_where" in read:
         handed.pop("replace_partitions", None)
-    return WriterOptions(**handed | read)
+    return WriterOptions(**handed | _limited(read, handoff) | read)
+
+
+def _check_same_partitions(texts: Mapping[str, Any], named: Mapping[str, Any]) -> None:
+    """Refuse an option that names other partitions than the call or its submitter.
+
+    :raises InvalidInputError: the option would be ignored.
+    """
+    for name in ("replace_partitions", "only_partitions"):
+        if name in texts and name in named and {*texts[name]} != {*named[name]}:
+            raise InvalidInputError(
+                f"The option {camel(name)} names {first_few(texts[name])}, and the write is about "
+                f"{first_few(named[name]) if named[name] else 'none'}, by partitions= of the call "
+                "or by the task that submitted the application; nothing was written.",
+                remedy="Leave the option out. The call names partitions by partitions=.",
+            )
+
+
+def _limited(read: Mapping[str, Any], handoff: Handoff) -> dict[str, Any]:
+    """Return the limit of a write that names partitions of its own: those of its submitter.
+
+    :raises InvalidInputError: the write may have rows for other partitions.
+    """
+    task = handoff.partitions
+    if task is None:
+        return {}
+    replaces = read.get("replace_partitions", task if handoff.mode is Mode.REPLACE else None)
+    if "replace_where" not in read and replaces is not None and {*replaces} <= {*task}:
+        return {}  # Rows for others are refused.
+    others = sorted({*read.get("only_partitions", ())} - {*task})
+    if others:
+        raise InvalidInputError(
+            f"The application may write {first_few(others)}, by its option onlyPartitions, and its "
+            f"task is about {first_few(task) if task else 'none'}; nothing was written.",
+            remedy="Mend the application's onlyPartitions or the task's partition.",
+        )
+    return {"only_partitions": task}
 
 
 def names_key(given: Mapping[str, str]) -> bool:

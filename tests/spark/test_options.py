@@ -255,6 +255,7 @@ def test_a_bad_variable_is_named():
 def test_a_condition_takes_the_place_of_partitions():
     options = read_writer_options({"replaceWhere": "a = 1"}, ENVIRONMENT)
     assert (options.replace_where, options.replace_partitions) == ("a = 1", None)
+    assert options.only_partitions == ("day=1",)  # Those of the task are the limit.
     both = read_writer_options({"replaceWhere": "a = 1", "replacePartitions": "a=1"}, {})
     with pytest.raises(InvalidInputError, match="replacePartitions and replaceWhere contradict"):
         both.mode(overwrite=True)

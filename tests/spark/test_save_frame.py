@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -157,6 +158,62 @@ class TestWhatIsAsked:
         columns = StructType([StructField("day", LongType())])
         with pytest.raises(InvalidInputError, match=r"layout=delta is asked for.*by .*save\(\)"):
             open_writer(columns, False, {"path": TABLE})
+
+    @pytest.mark.memory_s3
+    @pytest.mark.parametrize("mode", ["replace", "append"])
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"replacePartitions": "day=1"},
+            {"replacePartitions": "day=2;day=1"},
+            {"replaceWhere": "day = 1"},
+            {"replaceWhere": "day >= 1 and day < 3"},
+            {"replacePartitions": "day=1", "onlyPartitions": "day=1"},
+            {"onlyPartitions": "day=1;day=2"},
+        ],
+    )
+    def test_data_source_that_names_other_partitions_than_its_task_is_refused(
+        self, url: str, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], mode: str
+    ) -> None:
+        monkeypatch.setenv("ZERO_RENAME_PARTITIONS", "day=2")
+        if mode == "replace":
+            monkeypatch.setenv("ZERO_RENAME_MODE", mode)
+        overwrite = mode == "replace" or "onlyPartitions" not in given or len(given) > 1
+        columns = StructType([StructField("day", LongType()), StructField("n", LongType())])
+        if mode == "replace" and [*given] == ["onlyPartitions"]:
+            opened = open_writer(columns, overwrite, {"path": url, "partitionBy": "day", **given})
+            assert opened.opened.spec.allowed_partitions == {"day=2"}
+            return
+        with pytest.raises(InvalidInputError, match=r"may write .*day=[12]"):
+            open_writer(columns, overwrite, {"path": url, "partitionBy": "day", **given})
+
+    @pytest.mark.memory_s3
+    @pytest.mark.parametrize("given", [{"replacePartitions": "day=02"}, {"replaceWhere": "day=2"}])
+    def test_data_source_may_name_partitions_of_its_task(
+        self, url: str, monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
+    ) -> None:
+        monkeypatch.setenv("ZERO_RENAME_PARTITIONS", "day=2;day=3")
+        monkeypatch.setenv("ZERO_RENAME_MODE", "replace")
+        columns = StructType([StructField("day", LongType()), StructField("n", LongType())])
+        opened = open_writer(columns, True, {"path": url, "partitionBy": "day", **given}).opened
+        assert opened.spec.replace_partitions == ("day=2",)
+
+    @pytest.mark.parametrize("environ", [{"ZERO_RENAME_PARTITIONS": "day=2"}, {}])
+    @pytest.mark.parametrize(
+        ("mode", "option"), [("overwrite", "replacePartitions"), ("append", "onlyPartitions")]
+    )
+    def test_option_that_names_other_partitions_than_the_call_or_its_task_is_refused(
+        self, environ: dict[str, str], mode: str, option: str
+    ) -> None:
+        given = {} if environ else {"partitions": ["day=2"]}
+        for text in ("day=2", "day=1"):
+            call = asked(environ, mode=mode, options={option: text}, **given)
+            read = partial(writer_options, call.options, Handoff.decode(environ))
+            if text == "day=2":
+                read(call.named_options)
+                continue
+            with pytest.raises(InvalidInputError, match=f"{option} names day=1.* about day=2"):
+                read(call.named_options)
 
     def test_data_source_in_an_application_that_is_to_write_by_magic_is_refused(
         self, monkeypatch: pytest.MonkeyPatch
