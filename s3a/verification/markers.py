@@ -50,9 +50,9 @@ def verify_markers(root: TableRoot) -> Step[MarkerReport]:
     One listing, and a request for each marker. A file counts as replaced, not as missing, if
     its folder holds a file of another write that is as new as the marker: another job has loaded
     the partition. Writes are distinguished by the UUID that Spark puts into the names of all files
-    of a write. A file also counts as replaced if the ledger has a later run that replaces the
-    partition, at work or committed: magic's overwrite removes before it writes, and a run may have
-    no row for the partition.
+    of a write; without one, by their times. A file also counts as replaced if the ledger has a
+    later run that replaces the partition, at work or committed: magic's overwrite removes before it
+    writes, and a run may have no row for the partition.
 
     A marker names a hundred files at most (Hadoop's ``SuccessData``), and only those are compared.
     A marker that names files elsewhere is not compared: it was copied here with the files.
@@ -119,9 +119,19 @@ def _by_folder(
 
 
 def _is_replaced(name: str, marker: Marker, beside: Sequence[ListedObject]) -> bool:
-    """Return whether a file's folder has a file of another write that is as new as the marker."""
-    own, since = set(uuids_in_name(name)), int(marker.last_modified)
-    return any(
-        int(item.last_modified) >= since and own.isdisjoint(uuids_in_name(item.key))
-        for item in beside
-    )
+    """Return whether a file's folder has a file of another write that is as new as the marker.
+
+    If the file's name has no UUID, as with MapReduce, neither may those of other files of its
+    write. These are not newer than the marker, so only a newer file is of another write.
+    """
+    # All jobs of an application may have got the committer's UUID; Spark's own is of one write.
+    own = set(uuids_in_name(name))
+    own = own - {(marker.job or "").lower()} or own
+    since = int(marker.last_modified)
+
+    def is_of_another(item: ListedObject) -> bool:
+        at, others = int(item.last_modified), uuids_in_name(item.key)
+        is_new = at > since or (at == since and bool(own or others))
+        return is_new and own.isdisjoint(others)
+
+    return any(map(is_of_another, beside))

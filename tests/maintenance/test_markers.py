@@ -92,6 +92,44 @@ def test_file_beside_an_older_write_is_missing(store: MemoryStore, clock: Manual
     assert [it.key for it in missing(store)] == [A]
 
 
+@pytest.fixture
+def unnamed(store: MemoryStore) -> list[str]:
+    """Files of a job whose names have no UUID, as of MapReduce, and its marker."""
+    keys = [f"wh/flights/part-r-0000{n}" for n in (0, 1)]
+    for key in keys:
+        store.apply(Put(key, b"x"))
+    store.apply(Put("wh/flights/_SUCCESS", marker(*keys)))
+    return keys
+
+
+def test_file_without_uuid_is_missing_beside_another_of_its_job(
+    store: MemoryStore, unnamed: list[str]
+) -> None:
+    del store.objects[unnamed[0]]
+    assert [it.key for it in missing(store)] == unnamed[:1]
+
+
+@pytest.mark.parametrize("name", ["part-m-00000", f"part-0-{OTHER}.parquet"])
+def test_file_without_uuid_that_a_later_write_replaced_is_not_missing(
+    store: MemoryStore, clock: ManualClock, unnamed: list[str], name: str
+) -> None:
+    del store.objects[unnamed[0]]
+    clock.advance(10)
+    store.apply(Put(f"wh/flights/{name}", b"x"))
+    assert missing(store) == []
+
+
+def test_file_that_a_later_write_of_its_application_replaced_is_not_missing(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """All jobs of an application may have its committer's UUID, which staging committers add."""
+    first, later = (f"wh/flights/day=1/part-0-{it}-{JOB}.parquet" for it in (WRITE, OTHER))
+    store.apply(Put("wh/flights/_SUCCESS", marker(first)))
+    clock.advance(10)
+    store.apply(Put(later, b"x"))
+    assert missing(store) == []
+
+
 def test_marker_of_a_partition_is_read_too(store: MemoryStore) -> None:
     store.apply(Put("wh/flights/day=3/_SUCCESS", marker("wh/flights/day=3/x.parquet")))
     assert [it.marker for it in missing(store)] == ["wh/flights/day=3/_SUCCESS"]
