@@ -180,8 +180,7 @@ class DeltaCheckpointer:
             raise
         assert done.entry is not None
         tell_overwritten(self.root, done)  # type: ignore[arg-type]
-        version = done.entry.version
-        self.driver.run(checkpoint_where_due(self.layout, self.root, state, version, now))
+        self.driver.run(checkpoint_where_due(self.layout, self.root, state, done.entry))
         return changed + found.told(CheckpointAction.COPIED, job)
 
     def _again(self, plan: CheckpointPlan) -> list[Checkpointed]:

@@ -576,7 +576,7 @@ def _commit(
         tell_overwritten(opened.root, done)
         if done.state is not None:
             note(replace(log, state=done.state, overwritten=done.overwritten))
-        yield from checkpoint_where_due(layout, opened.root, log.state, done.entry.version, now)
+        yield from checkpoint_where_due(layout, opened.root, log.state, done.entry)
         # A job that joins another one's table has metadata in its change, but not in its entry.
         metadata = [*filter(None, [change.metadata]), *done.entry.of(LogMetadata)]
         state = replace(log.state, metadata=metadata[-1]) if metadata else log.state
@@ -667,14 +667,19 @@ def _named_conflict(opened: OpenedJob, error: LogOvertakenError) -> CommitConfli
 
 
 def checkpoint_where_due(
-    layout: DeltaLayout, root: TableRoot, state: LogState, version: int, now: int
+    layout: DeltaLayout, root: TableRoot, state: LogState, entry: LogEntry
 ) -> Step[None]:
     """Write a checkpoint if enough commits have come since the last one, so that openings and other
-    engines read few entries. The job is committed already: a failure is only logged."""
-    if not version or version % checkpoint_interval(state):
+    engines read few entries. The job is committed already: a failure is only logged.
+
+    :param entry: the job's entry. The store's time of it says which tombstones are old: by a host's
+        clock that is ahead, the checkpoint would leave out younger ones, whose files a purge then
+        deletes.
+    """
+    if not entry.version or entry.version % checkpoint_interval(state):
         return
     try:
-        yield from make_checkpoint(layout, now)
+        yield from make_checkpoint(layout, int(entry.written_at * 1000))
     except ZeroRenameError as error:
         logger.warning("%s: no checkpoint was written: %s", root.url, error)
 

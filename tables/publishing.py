@@ -62,7 +62,7 @@ def publish(root: TableRoot, layout: DeltaLayout, job: str) -> Step[Committed]:
     if done is None:
         entry, state = yield from _entry_of(root, layout, job, "published")
         return replace(committed(root, _named_by(state, entry), entry), repeated=True)
-    return (yield from _told(root, layout, done, now))
+    return (yield from _told(root, layout, done))
 
 
 def _refuse_beside_others(
@@ -113,13 +113,13 @@ def rows_of_job(root: TableRoot, layout: DeltaLayout, job: str) -> Step[LogState
     return LogState(version, metadata=metadata, files=files)
 
 
-def _told(root: TableRoot, layout: DeltaLayout, done: EntryCommitted, now: int) -> Step[Committed]:
+def _told(root: TableRoot, layout: DeltaLayout, done: EntryCommitted) -> Step[Committed]:
     """Return the report of a job that is published now, and write a checkpoint if one is due."""
     tell_overwritten(root, done)
     state = done.state
     if state is None or state.metadata is None:
         state = (yield from open_log(layout, LogDepth.BLIND)).state
-    yield from checkpoint_where_due(layout, root, state, done.entry.version, now)
+    yield from checkpoint_where_due(layout, root, state, done.entry)
     return committed(root, _named_by(state, done.entry), done.entry)
 
 

@@ -24,7 +24,7 @@ from zero_rename.committer.store.requests import Put, PutFile
 from zero_rename.log import checksum
 from zero_rename.log.actions import CommitInfo, write_actions
 from zero_rename.log.opening import LogDepth, open_log
-from zero_rename.tables import DeltaTable, RestoredVersion, RetentionChange
+from zero_rename.tables import DeltaTable, RestoredVersion, RetentionChange, delta_steps
 from zero_rename.tables.delta_steps import layout_of
 
 WEEK = 7 * 24 * 3600.0
@@ -169,6 +169,21 @@ class TestUndo:
         past.table.undo(str(held.job), apply=True)
         past.table.undo(job, apply=True)
         assert past.values() == [("1", 1), ("2", 1)]
+
+    @pytest.mark.parametrize("publish", [True, False])
+    def test_rows_are_kept_past_a_checkpoint_of_the_log_though_the_hosts_clock_is_ahead(
+        self, past: Past, publish: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        removed, now = past.load(2, "1"), time.time()
+        monkeypatch.setattr(delta_steps, "CHECKPOINT_INTERVAL", 1)
+        monkeypatch.setattr(time, "time", lambda: now + 2 * WEEK)
+        with past.table.job(SCHEMA, mode="append", publish=publish) as job:
+            job.write(pa.table({"day": ["2"], "value": [2]}, schema=SCHEMA))
+        if not publish:
+            past.table.publish(str(job.job))
+        assert past.table.purge(apply=True) == []
+        past.table.undo(removed, apply=True)
+        assert past.values() == [("1", 1), ("2", 1), ("2", 2)]
 
     def test_rows_are_kept_for_the_tables_own_retention(self, past: Past) -> None:
         job = past.load(2, "1")
