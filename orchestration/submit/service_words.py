@@ -28,6 +28,9 @@ _REFERENCES = re.compile(
     r"""EMR\.secret@\S+ | (?: \{\{\s*['"] )? \{\{secrets/[^{}\s]+\}\} (?: ['"]\s*\}\} )?""",
     re.VERBOSE,
 )
+#: Members of a request that name a text and hold it: a pod's variables, a property of an EMR step.
+_PAIRS = (("name", "value"), ("Key", "Value"))
+_NESTED = (Mapping, list, tuple)
 #: Part of the names of Spark's settings that refer to a key of a Kubernetes Secret.
 _REFERS = "secretKeyRef."
 
@@ -166,15 +169,20 @@ def refuse_in_request(request: Any, where: str, secrets: Collection[str] = ()) -
 def _texts(request: Any, where: str, name: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield the place, the name and the value of each text in a request."""
     if isinstance(request, Mapping):
-        if isinstance(request.get("name"), str) and isinstance(request.get("value"), str):
-            yield f"{where}[{request['name']!r}]", request["name"], request["value"]
+        for its_name, its_value in _PAIRS:
+            named, value = request.get(its_name), request.get(its_value)
+            if isinstance(named, str) and not isinstance(value, (*_NESTED, type(None))):
+                yield f"{where}[{named!r}]", named, str(value)
         for key, value in request.items():
             yield from _texts(value, f"{where}[{key!r}]", str(key))
-    elif isinstance(request, list | tuple) and not all(isinstance(it, str) for it in request):
-        for number, value in enumerate(request):
-            yield from _texts(value, f"{where}[{number}]")
     elif isinstance(request, list | tuple):
-        yield where, name, shlex.join(request)
+        # Services take numbers as words, too.
+        words = [str(it) for it in request if not isinstance(it, _NESTED)]
+        # An option and its value are two words; a word that has a quote is another text in a line.
+        yield from ((where, name, it) for it in (*words, shlex.join(words)))
+        for number, value in enumerate(request):
+            if isinstance(value, _NESTED):
+                yield from _texts(value, f"{where}[{number}]")
     elif request is not None:
         yield where, name, str(request)
 

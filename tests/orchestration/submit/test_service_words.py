@@ -116,6 +116,10 @@ SECRET = "wJalrXUtnFEMI"
         {"sparkSubmit": {"entryPointArguments": [f"jdbc://user:{SECRET}@host"]}},
         {"applicationConfiguration": [{"properties": {"spark.my.password": SECRET}}]},
         [{"HadoopJarStep": {"Args": ["spark-submit", f"--conf=spark.x.password={SECRET}"]}}],
+        {"spark_python_task": {"parameters": ["--token", SECRET, 7]}},
+        {"arguments": ["--token", SECRET, ["more"]]},
+        [{"HadoopJarStep": {"Properties": [{"Key": "db.password", "Value": SECRET}]}}],
+        {"env": [{"name": "DB_PASSWORD", "value": 20130201}]},
         {"--db-password": SECRET},
         {"--conf": f"spark.a=b --conf spark.db.password={SECRET}"},
     ],
@@ -126,9 +130,17 @@ def test_a_credential_is_refused_and_not_shown(request_: Any) -> None:
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize("secret", ["it's me", "a b c", "x=1,y;z"])
+def test_secret_of_a_connection_is_refused_among_words(secret: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"^given\b.* is or holds a credential"):
+        refuse_in_request({"entryPointArguments": ["--with", secret]}, "given", {secret})
+
+
 @pytest.mark.parametrize(
     "request_",
     [
+        {"env": [{"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "x"}}}]},
+        {"parameters": ["--day", 7, None, True], "tags": [{"Key": "a", "Value": "b"}]},
         {"sparkSubmitParameters": "--conf spark.my.password=EMR.secret@flights --conf spark.a=b"},
         {"properties": {"spark.my.password": "EMR.secret@flights"}},
         {"--enable-metrics": "true", "--TempDir": "s3://lake/tmp", "NumberOfWorkers": 2},
