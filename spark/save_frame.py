@@ -124,7 +124,7 @@ def save(
             given = {"base": base, "distribute": distribute, "partitions": partitions}
             given |= {"publish": None if target.publish else False}
             given |= {"wait_for_other_runs": wait_for_other_runs}
-            return _merged(frame, target, handoff.about(target.root), given)
+            return _merged(frame, target, handoff.about(target.root), given, layout)
         if target.committer == NATIVE:
             from .saving.arrow_save import save_by_arrow
 
@@ -162,9 +162,16 @@ def _refuse_all_rows(frame: DataFrame, target: WriteTarget) -> None:
 
 
 def _merged(
-    frame: DataFrame, target: WriteTarget, said: Handoff, given: Mapping[str, object]
+    frame: DataFrame,
+    target: WriteTarget,
+    said: Handoff,
+    given: Mapping[str, object],
+    layout: str | None,
 ) -> Committed | None:
     """Merge a frame as the submitter asks.
+
+    :param given: arguments of the call that a merge does not have.
+    :param layout: the call's value.
 
     Returns ``None`` if nothing changes and the run has no idempotency key.
     """
@@ -191,7 +198,7 @@ def _merged(
         frame,
         target.root.url,
         partition_by=target.partition_by,
-        layout=target.layout,
+        layout=layout,
         code_version=target.code_version,
         committer=target.committer,
         options=target.options,

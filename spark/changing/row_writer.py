@@ -20,6 +20,7 @@ from ...committer.errors import (
     InvalidInputError,
     OutcomeUnknownError,
     SnapshotGoneError,
+    TableMismatchError,
     TableNotFoundError,
     UnfinishedCommitError,
     ZeroRenameError,
@@ -38,6 +39,7 @@ from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
 from ...s3a.hadoop.settings import NATIVE
 from ...tables import DeltaTable
+from ...tables.new_table import check_free
 from ...tables.table_at_root import find_at_root
 from ..options import WriterOptions, is_given, names_key, writer_options
 from ..pipes import pipes_session, report_commit
@@ -61,12 +63,19 @@ class RowWriter:
     """Writer of changes to one table, which computes and writes a change again after a conflict.
 
     :param target: the table, the only partitions that may be written, and the write's options.
+    :param layout: the call's value; ``None``: it names none.
     """
 
-    def __init__(self, session: SparkSession, target: WriteTarget, handoff: Handoff) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        target: WriteTarget,
+        handoff: Handoff,
+        layout: str | None = None,
+    ) -> None:
         check_versions()
         self.session = session
-        self.table = table_to_change(target, handoff)
+        self.table = table_to_change(target, handoff, layout)
         self._own_key = names_key(target.options)
         own = {"expected_mode": None, "replace_table": False, "replace_partitions": None}
         # Options that the call itself gives are refused below.
@@ -221,15 +230,24 @@ class RowWriter:
         return done
 
 
-def table_to_change(target: WriteTarget, handoff: Handoff) -> Table | DeltaTable:
+def table_to_change(
+    target: WriteTarget, handoff: Handoff, layout: str | None = None
+) -> Table | DeltaTable:
     """Return the table of a change: the existing one, or the one that its first job will make.
 
+    :param layout: the call's value; ``None``: it names none.
     :raises InvalidInputError: the task that submitted the application waits for a table of
         directories, and this one is a Delta table.
+    :raises TableMismatchError: the call or its submitter names another layout than that of the
+        existing table.
     """
-    url, is_delta = target.root.url, target.layout is TableLayout.DELTA
-    if is_delta:
-        return DeltaTable(url)
+    url = target.root.url
+    if target.layout is TableLayout.DELTA:
+        delta = DeltaTable(url)
+        if not delta.exists():
+            # As its first job would, and before the change is computed.
+            delta.run(check_free(target.root))
+        return delta
     try:
         table = find_at_root(url).table
     except TableNotFoundError:
@@ -240,6 +258,13 @@ def table_to_change(target: WriteTarget, handoff: Handoff) -> Table | DeltaTable
             "of layout=directory; nothing was changed.",
             table=url,
             remedy="Give the operator layout='delta'.",
+        )
+    if isinstance(table, DeltaTable) and layout is not None:
+        raise TableMismatchError(
+            "This is a Delta table, and layout='directory' is asked for: a table's layout does not "
+            "change. Nothing was changed.",
+            table=url,
+            remedy="Leave the layout out: that of an existing table is found.",
         )
     return table
 
@@ -311,7 +336,7 @@ def change_table(
                 "committer='zero_rename'.",
             )
         pipes = pipes_session()
-        writer = RowWriter(session, target, handoff)
+        writer = RowWriter(session, target, handoff, layout)
         done = writer.change(lambda: compute(writer.table, target, writer.any_case), attempts)
         if pipes is not None and done.committed is not None:
             report_commit(pipes, done.committed, is_asset=handoff.table in (None, target.root))

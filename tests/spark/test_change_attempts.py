@@ -17,16 +17,19 @@ from zero_rename.committer import (
     OnRepeat,
     StoreUnreachableError,
     Table,
+    TableMismatchError,
     TaskResultsError,
     UnfinishedCommitError,
     ZeroRenameError,
 )
 from zero_rename.committer.commit.snapshot import Snapshot
+from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.row_rewrite import TableChange
 from zero_rename.spark.changing.changed_rows import ChangedRows
-from zero_rename.spark.changing.row_writer import RowWriter
+from zero_rename.spark.changing.row_writer import RowWriter, table_to_change
 from zero_rename.spark.options import WriterOptions
+from zero_rename.spark.write_target import resolve
 from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
@@ -155,3 +158,27 @@ def test_change_that_would_be_made_twice_is_refused_though_the_runs_job_is_not_n
     )
     with pytest.raises(InvalidInputError, match="once more: it adds to a sum"):
         writer._carried_out(found)
+
+
+def test_change_with_another_layout_than_the_tables_is_refused_before_it_is_computed(
+    table: Table, s3_bucket: Any
+) -> None:
+    delta = DeltaTable(f"s3://{s3_bucket.name}/delta")
+    with delta.job(pa.schema([("n", pa.int64())])) as job:
+        job.write(pa.table({"n": [1]}))
+
+    def to_change(url: str, layout: str | None) -> Table | DeltaTable:
+        target = resolve(url, Handoff(), mode="merge", layout=layout)
+        return table_to_change(target, Handoff(), layout)
+
+    for named in (None, "directory"):
+        assert isinstance(to_change(table.root.url, named), Table)
+    for named in (None, "delta"):
+        assert isinstance(to_change(delta.root.url, named), DeltaTable)
+    with pytest.raises(TableMismatchError, match="A table of directories lies here, and layout='d"):
+        to_change(table.root.url, "delta")
+    with pytest.raises(TableMismatchError, match="is a Delta table, and layout='directory' is ask"):
+        to_change(delta.root.url, "directory")
+    new = f"s3://{s3_bucket.name}/new"
+    assert isinstance(to_change(new, "delta"), DeltaTable)
+    assert isinstance(to_change(new, "directory"), Table)
