@@ -27,6 +27,13 @@ from ..committer.format.text_values import TextList, seconds, whole
 
 _TRUE = {"true": True, "false": False}
 _SECRET = re.compile(r"key|secret|token|passw|credential|signature", re.IGNORECASE)
+#: The same for a user's own names, those of tags and metadata: ``primary_key`` is no secret there.
+_SECRET_ENTRY = re.compile(
+    r"secret|token|passw|credential|signature"
+    r"|(?:access|api|auth|encryption|private|sas|shared|signing|ssh|storage(?:[^a-z0-9]*account)?)"
+    r"[^a-z0-9]*key",
+    re.IGNORECASE,
+)
 
 
 def flag(text: str) -> bool:
@@ -188,7 +195,7 @@ def _parse(option: Field[Any], given: str, value: str) -> Any:
             f"{what} {error}, not {without_secrets(value)!r}; nothing was read or written.",
             remedy=option.metadata["doc"].replace("`", ""),
         ) from error
-    if isinstance(parsed, dict) and any(_SECRET.search(name) for name in parsed):
+    if isinstance(parsed, dict) and any(_SECRET_ENTRY.search(name) for name in parsed):
         raise _secret(f"{what} has an entry that looks like a credential")
     return parsed
 

@@ -146,6 +146,10 @@ def test_unknown_options_are_refused_with_what_was_meant(name, remedy):
         {"password": "hush"},
         {"path": "s3://AKIA:hush@bucket/table"},
         {"metadata": "owner=me,secret_key=hush"},
+        {"tags": "apiKey=hush"},
+        {"metadata": '{"AWS_ACCESS_KEY_ID": "hush"}'},
+        {"metadata": "fs.s3a.access.key=hush"},
+        {"tags": "storage_account_key=hush"},
     ],
 )
 def test_secrets_are_refused_and_not_repeated(given):
@@ -153,6 +157,13 @@ def test_secrets_are_refused_and_not_repeated(given):
         read_writer_options(given, {})
     assert "hush" not in str(caught.value)
     assert "hush" not in repr(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("name", ["primary_key", "key", "Keyed by", "customer_key", "monkeys"])
+def test_names_of_tags_and_metadata_may_speak_of_keys(name: str) -> None:
+    for option in ("tags", "metadata"):
+        read = read_writer_options({option: f"{name}=orders"}, {})
+        assert getattr(read, option) == {name: "orders"}
 
 
 @pytest.mark.parametrize("query", ["endpoint=http://me:hush@x", "password=hush"])
