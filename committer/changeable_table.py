@@ -108,11 +108,11 @@ class ChangeableTable(StatefulTable):
 
     @abstractmethod
     def rival_jobs(
-        self, partitions: Collection[str], appends: bool, *, run: str | None = None
+        self, partitions: Iterable[str], appends: bool, *, run: str | None = None
     ) -> Sequence[object]:
         """Find the jobs of other runs that are at work on partitions, by their open records.
 
-        :param partitions: as the table spells them; empty: any.
+        :param partitions: in any spelling; empty: any.
         :param appends: whether the run appends: two appends are not rivals.
         :param run: the run's idempotency key, whose own jobs are not rivals.
         """

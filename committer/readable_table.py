@@ -18,7 +18,7 @@ from .commit.state.heads import read_head
 from .commit.state.job_state import Committed, JobState
 from .commit.state.open_jobs import read_open
 from .errors import TableNotFoundError, about
-from .format.job_spec import Coordination, OnConflict, Owner, choice
+from .format.job_spec import Coordination, OnConflict, Owner, choice, job_ids
 from .format.layout import UNPARTITIONED, TableRoot
 from .format.parquet.foreign_columns import FooterReader
 from .format.parquet.foreign_table import ListedTable
@@ -30,13 +30,20 @@ from .format.records.inputs import UNKNOWN_INPUTS, Inputs
 from .format.records.success_marker import SuccessMarker
 from .format.records.table_record import TableRecord
 from .format.run_rank import RunRanks
+from .format.schema.hive_paths import spelled_as_stored
 from .overview.history import history
 from .overview.orphaned_uploads import OrphanedUploads, find_orphaned_uploads
 from .overview.partition_history import PartitionHistory, look_back
 from .overview.recent_jobs import JobManifest, SeenJob, read_job_manifest
 from .overview.rival_jobs import RivalJob, find_rivals
 from .overview.table_overview import TableOverview, look_over
-from .scan.current_table import current_snapshot, current_table, stored_names, table_exists
+from .scan.current_table import (
+    current_snapshot,
+    current_table,
+    given_partitions,
+    stored_names,
+    table_exists,
+)
 from .scan.partition_state import PartitionState, partition_states
 from .scan.reads import note_read
 from .scan.table_scan import BegunRead, TableAccess, TableScan, scan_plan
@@ -185,9 +192,12 @@ class ReadableTable(StatefulTable):
         Partitions that no job of this package has changed, or is about to change, are left out.
         Each state is of the moment when it is read.
 
+        :param partitions: as the table spells them.
+        :raises InvalidInputError: a string instead of a list.
         :raises DamagedError: a record that names the files of one of them cannot be read.
         """
-        return self.run(partition_states(self._context, partitions))
+        names = given_partitions(self.root, partitions)
+        return self.run(partition_states(self._context, names))
 
     def files(self, partition: str | None = None) -> list[DataFile]:
         """List the files of one partition, or of all."""
@@ -268,7 +278,7 @@ class ReadableTable(StatefulTable):
     def partition_history(self, partition: str, recent: Sequence[SeenJob] = ()) -> PartitionHistory:
         """Read what a partition holds, and the jobs that changed it, if records lead back to them.
 
-        :param partition: a name as :meth:`overview` gives it.
+        :param partition: its name, in any spelling.
         :param recent: jobs of an overview, which need not be read again.
         :raises TableNotFoundError: no table.
         """
@@ -291,8 +301,17 @@ class ReadableTable(StatefulTable):
     def marker(self, partition: str | None = None) -> SuccessMarker | None:
         """Read the ``_SUCCESS`` of a partition, or the table's; ``None`` if there is none.
 
+        :param partition: its name, in any spelling; ``None``: the table's marker.
         :raises RecordDamagedError: it is empty (a classic committer's) or unreadable.
         """
+        found = self.stored_marker(partition)
+        if found is None and partition is not None and (shape := self.recorded_shape()) is not None:
+            stored = spelled_as_stored(partition, *shape)
+            return None if stored == partition else self.stored_marker(stored)
+        return found
+
+    def stored_marker(self, partition: str | None = None) -> SuccessMarker | None:
+        """Read a marker like :meth:`marker`, of a partition as the table spells it: one request."""
         key = self.root.marker_key(UNPARTITIONED if partition is None else partition)
         found = self.run(Get(key))
         return SuccessMarker.parse(found.body, key) if isinstance(found, Found) else None
@@ -315,24 +334,27 @@ class ReadableTable(StatefulTable):
         :param replaces: whether the job replaces partitions; else it appends.
         :param run: the run's idempotency key, if it has one.
         :param on_conflict: its policy; under ``last_wins`` it never gives way.
-        :raises InvalidInputError: the ranks do not compare.
+        :raises InvalidInputError: the ranks do not compare; or a string instead of a list.
         """
         policy = choice("on_conflict", OnConflict, on_conflict)
-        step = find_superseded(self._context, partitions, run_rank, replaces, run, policy)
+        names = given_partitions(self.root, partitions)
+        step = find_superseded(self._context, names, run_rank, replaces, run, policy)
         return self.run(step)
 
     def rival_jobs(
-        self, partitions: Collection[str], appends: bool, *, run: str | None = None
+        self, partitions: Iterable[str], appends: bool, *, run: str | None = None
     ) -> list[RivalJob]:
         """Find the jobs of other runs that are at work on partitions, by their open records.
 
         A job that has been silent for so long that it counts as dead is left out.
 
-        :param partitions: as the table spells them; empty: any.
+        :param partitions: in any spelling; empty: any.
         :param appends: whether the run appends: two appends are not rivals.
         :param run: the run's idempotency key, whose own jobs are not rivals.
+        :raises InvalidInputError: a string instead of a list.
         """
-        return self.run(find_rivals(self._context, partitions, appends, run))
+        names = given_partitions(self.root, partitions)
+        return self.run(find_rivals(self._context, names, appends, run))
 
     def settled(self, partitions: Iterable[str]) -> dict[str, SettledPartition]:
         """Read which conflicts over partitions are settled, and each partition's version.
@@ -340,9 +362,11 @@ class ReadableTable(StatefulTable):
         A request for each partition.
 
         :param partitions: as the table spells them.
+        :raises InvalidInputError: a string instead of a list.
         :raises RecordDamagedError: a head cannot be read.
         """
-        return self.run(read_settled(self._context, partitions))
+        names = given_partitions(self.root, partitions)
+        return self.run(read_settled(self._context, names))
 
     # What became of its jobs
 
@@ -425,8 +449,11 @@ class ReadableTable(StatefulTable):
         return UNKNOWN_INPUTS if decided is None else decided.decision.inputs
 
     def decisions(self, jobs: Iterable[str]) -> dict[str, Decided | None]:
-        """Read the decisions of jobs, a request each; ``None`` for an undecided job."""
-        names = sorted(set(jobs))
+        """Read the decisions of jobs, a request each; ``None`` for an undecided job.
+
+        :raises InvalidInputError: a string instead of a list.
+        """
+        names = sorted({*job_ids("jobs", jobs)})
         steps = All(tuple(read_decision(self._context, job) for job in names))
         return dict(zip(names, self.run(steps), strict=True))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .runs.partitions import TableSpelling
     from .s3a.load import RunLook
 
-#: Reads a partition's ``_SUCCESS``; for ``None``, that of the table (:meth:`.Table.marker`).
+#: Reads a partition's ``_SUCCESS``; for ``None``, that of the table (:meth:`.Table.stored_marker`).
 ReadMarker = Callable[[str | None], "SuccessMarker | None"]
 READY, WAITING, FAILED, ERROR = "ready", "waiting", "failed", "error"
 SKIPPED = "skipped"
@@ -216,12 +216,12 @@ class JobQuery:
         if job is None and self.idempotency_key is not None:
             return self._of_s3a(table, look_at_run(table, self.idempotency_key))
         if job is None:
-            return self.not_there(table.marker, quiet=not self._is_claimed(table))
+            return self.not_there(table.stored_marker, quiet=not self._is_claimed(table))
         state = table.job_state(job)
         if state is JobState.ABORTED:
             return QueryResult(FAILED, f"Job {job} was aborted; it will never be committed.")
         if state is JobState.UNKNOWN:
-            return self.not_there(table.marker)
+            return self.not_there(table.stored_marker)
         if state is JobState.UNDECIDED:
             return QueryResult(WAITING, f"Job {job} has not decided yet.", quiet=True)
         if not table.is_closed(job):
@@ -302,7 +302,7 @@ class JobQuery:
         If there is a marker of another committer, the explanation names it: perhaps no job of
         this committer will ever come.
 
-        :param marker: the table's ``marker``.
+        :param marker: the table's ``stored_marker``.
         """
         foreign = _foreign_marker(marker, self.partition)
         if foreign is None:
@@ -345,7 +345,7 @@ class JobQuery:
         if found is None:
             is_of_run = self.idempotency_key is not None
             quiet = is_of_run and is_over and not self._is_claimed(table)
-            return self.not_there(table.marker, quiet)
+            return self.not_there(table.stored_marker, quiet)
         if look.loads_again:
             return QueryResult(WAITING, look.loads_again, absent=True, quiet=is_over)
         if "conflict" in found:

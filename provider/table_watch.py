@@ -235,7 +235,7 @@ class TableWatch:
         else:
             watched = [waiter.query.watched(table.root) for waiter in joined]
             seen = table.run(look({name for names in watched for name in names}, self._pages))
-            marker = cache(table.marker)
+            marker = cache(table.stored_marker)
         answers = []
         for waiter, names in zip(joined, watched, strict=True):
             states = tuple(seen[name] for name in names)

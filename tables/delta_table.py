@@ -67,7 +67,7 @@ from ..committer.format.run_rank import RunRanks
 from ..committer.overview.job_record import JobRecord
 from ..committer.overview.rival_jobs import RivalJob
 from ..committer.readable_table import ReadableTable
-from ..committer.scan.current_table import stored_in
+from ..committer.scan.current_table import given_partitions, stored_in
 from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import BegunRead, TableAccess, TableScan, scan_plan
 from ..committer.store.driver import BotoDriver, connect
@@ -750,26 +750,29 @@ class DeltaTable(ChangeableTable):
         :param replaces: the run replaces the partitions; otherwise it appends to them.
         :param run: the run's key, if it has one.
         :param on_conflict: the run's policy.
-        :raises InvalidInputError: the ranks are of two kinds.
+        :raises InvalidInputError: the ranks are of two kinds; or a string instead of a list.
         """
         policy = choice("on_conflict", OnConflict, on_conflict)
+        given = given_partitions(self.root, partitions)
         if policy is OnConflict.LAST_WINS:
             return {}
         state = self._open(LogDepth.FILES).state
-        names = self.stored_names([*partitions]) if state.exists else ()
+        names = self.stored_names(given) if state.exists else ()
         return find_superseded(state, names, run_rank, replaces, run, policy=policy)
 
     def rival_jobs(
-        self, partitions: Collection[str], appends: bool, *, run: str | None = None
+        self, partitions: Iterable[str], appends: bool, *, run: str | None = None
     ) -> list[RivalJob]:
         """Find the open jobs of other runs that write the same partitions, by their open records. A
         job that is open for longer than its ``max_duration`` counts as dead, and is left out.
 
-        :param partitions: spelled as in the table; none: any.
+        :param partitions: in any spelling; none: any.
         :param appends: whether the run appends: two appends are not rivals.
         :param run: the run's idempotency key; its own jobs are not rivals.
+        :raises InvalidInputError: a string instead of a list.
         """
-        return self.run(rival_jobs(self._layout, partitions, appends, run))
+        names = given_partitions(self.root, partitions)
+        return self.run(rival_jobs(self._layout, names, appends, run))
 
     def compact(
         self,

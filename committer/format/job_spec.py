@@ -591,7 +591,7 @@ def partition_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] |
     return None if names is None else tuple(dict.fromkeys(names))
 
 
-def job_ids(name: str, given: Collection[str]) -> tuple[str, ...]:
+def job_ids(name: str, given: Iterable[str]) -> tuple[str, ...]:
     """Return the ids of jobs in an argument.
 
     :param name: the argument's name, for the error.
@@ -612,7 +612,7 @@ def column_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] | No
 
 
 def _listed(
-    name: str, given: Collection[str] | None, kind: str, example: str
+    name: str, given: Iterable[str] | None, kind: str, example: str
 ) -> tuple[str, ...] | None:
     """Return the texts of an argument that is a list of texts.
 

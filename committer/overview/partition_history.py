@@ -19,6 +19,7 @@ from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, TableNotFoundError
 from ..format.records.data_file import DataFile
 from ..format.records.head import HeadState, Slot
+from ..format.schema.hive_paths import spelled_as_stored
 from ..store.requests import All, Step
 from .recent_jobs import PartitionChange, SeenJob, seen_job
 
@@ -67,6 +68,7 @@ def look_back(
 
     One request for each job, and a few.
 
+    :param partition: its name, in any spelling.
     :param recent: jobs that need not be read, and may have left no trace in the head.
     """
     found = yield from find_table(context)
@@ -75,7 +77,8 @@ def look_back(
             "There is no zero_rename table here.",
             remedy="Check the root; a first write makes the table.",
         )
-    context = context.of(found.record)
+    context, record = context.of(found.record), found.record
+    partition = spelled_as_stored(partition, record.schema, record.partition_by)
     jobs = {job.job: job for job in recent if any(c.partition == partition for c in job.changes)}
     state = yield from or_damage(read_head(context, Slot.partition(context.root, partition)))
     if isinstance(state, DamagedError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
 import pyarrow as pa
 
@@ -108,7 +108,7 @@ def stored_in(
         return frozenset(normalise_partition(p, schema, by) for p in partitions)
 
 
-def given_partitions(root: TableRoot, partitions: Collection[str]) -> Collection[str]:
+def given_partitions(root: TableRoot, partitions: Iterable[str]) -> Collection[str]:
     """Return the names in an argument as a tuple; return a condition unchanged.
 
     The names may come in any collection: an array, a column of a frame or an iterator, for example.
@@ -116,8 +116,7 @@ def given_partitions(root: TableRoot, partitions: Collection[str]) -> Collection
 
     :raises InvalidInputError: a string instead of a list, or items that are not strings.
     """
-    is_listed = isinstance(partitions, Sequence | Set | Mapping)
-    if Collection in type(partitions).__mro__ and not is_listed:
+    if isinstance(partitions, Collection) and _is_condition(partitions):
         return partitions
     names = texts_in(partitions)
     if names is None:
@@ -129,3 +128,8 @@ def given_partitions(root: TableRoot, partitions: Collection[str]) -> Collection
             remedy=f"Give a list: partitions=[{partitions if is_text else 'day=2013-01-01'!r}].",
         )
     return names
+
+
+def _is_condition(partitions: Collection[str]) -> bool:
+    is_listed = isinstance(partitions, Sequence | Set | Mapping)
+    return Collection in type(partitions).__mro__ and not is_listed

@@ -11,7 +11,7 @@ import pytest
 from conftest import Bucket
 
 from zero_rename import Table
-from zero_rename.committer import InvalidInputError, JobSpec
+from zero_rename.committer import InvalidInputError, JobSpec, RunRanks
 from zero_rename.committer.upkeep.upload_selection import Selection
 from zero_rename.tables import DeltaTable
 
@@ -47,6 +47,14 @@ OF_BOTH: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda it: it.newer_runs(["day=1"], None, True, on_conflict="oldest"),
         "on_conflict is 'oldest'",
     ),
+    "newer_runs of a text": (
+        lambda it: it.newer_runs("day=1", RunRanks.of(1), True, on_conflict="last_wins"),
+        r"the text 'day=1', not a list of partitions.*partitions=\['day=1'\]",
+    ),
+    "rival_jobs of a text": (
+        lambda it: it.rival_jobs("day=1", False),
+        "the text 'day=1', not a list of partitions",
+    ),
     "compact to nothing": (lambda it: it.compact(target_bytes=0), "target_bytes=0"),
     "compact to less": (lambda it: it.compact(target_bytes=-1, apply=True), "target_bytes=-1"),
     "settle a text": (lambda it: it.settle(JOB), f"jobs='{JOB}' is not a list"),
@@ -63,6 +71,24 @@ def test_invalid_argument_is_refused_with_its_name(
 ) -> None:
     with pytest.raises(InvalidInputError, match=says):
         call(made(s3_bucket, kind))
+
+
+@pytest.mark.parametrize("given", ["day=1", None, [1]])
+@pytest.mark.parametrize("verb", ["partition_states", "settled"])
+def test_partitions_that_are_no_list_of_texts_are_refused(
+    s3_bucket: Bucket, verb: str, given: Any
+) -> None:
+    table = made(s3_bucket, Table)
+    with pytest.raises(InvalidInputError, match="list of partitions"):
+        getattr(table, verb)(given)
+    assert [*getattr(table, verb)(it for it in ["day=1"])] == ["day=1"]
+
+
+def test_decisions_of_a_text_instead_of_a_list_are_refused(s3_bucket: Bucket) -> None:
+    table = made(s3_bucket, Table)
+    with pytest.raises(InvalidInputError, match=f"jobs='{JOB}' is not a list of job ids"):
+        table.decisions(JOB)
+    assert table.decisions(it for it in [JOB]) == {JOB: None}
 
 
 def test_plan_for_jobs_named_by_a_generator_refuses_what_is_unknown(s3_bucket: Bucket) -> None:

@@ -63,6 +63,25 @@ def test_a_merge_may_write_a_partition_that_is_named_in_another_spelling(table: 
     assert (done.rows.inserted, len(held(table))) == (1, 3)
 
 
+@pytest.mark.parametrize("spelling", ["day=1", "day=01", "Day=1", "/day=1/"])
+def test_the_past_of_a_partition_is_found_by_its_name_in_whatever_spelling(
+    table: Table, spelling: str
+) -> None:
+    done = put(table, BEFORE, partition_by=["day"])
+    found = table.partition_history(spelling)
+    assert (found.partition, found.version) == ("day=1", 1)
+    assert [it.job.job for it in found.entries] == [done.job]
+    marker = table.marker(spelling)
+    assert marker is not None
+    assert (marker.job, len(marker.filenames)) == (done.job, 1)
+
+
+def test_marker_of_a_partition_that_the_table_cannot_have_is_none(table: Table) -> None:
+    put(table, BEFORE, partition_by=["day"])
+    assert table.marker("month=1") is None
+    assert table.partition_history("month=1").version == 0
+
+
 @pytest.mark.parametrize("policy", ["replace_partitions", "only_partitions"])
 @pytest.mark.parametrize("named", [["x=1"], ["day=a"], ["day="], [""], ["day=1/hour=1"]])
 def test_a_partition_that_the_table_cannot_have_is_refused(
