@@ -24,6 +24,9 @@ class ZeroRenameEmrContainerOperator(DriverLoadOperator, EmrContainerOperator):
     variable of the driver's pod, and the package by ``--py-files``. A job's name ends with a mark
     by which the next attempt finds it; the mark is also its client token. Returns (XCom) the same
     as :class:`ZeroRenameSparkSubmitOperator`.
+
+    A job that has not ended after ``max_polling_attempts`` polls, one every ``poll_interval``
+    seconds, goes on, and the next attempt waits for it. Left out, they are those of a day.
     """
 
     parsers: ClassVar[Mapping[str, Parser]] = dict.fromkeys(

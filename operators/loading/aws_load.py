@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.amazon.aws.utils.waiter_with_logging import wait
 from airflow.providers.common.compat.sdk import AirflowException
 
+from ...committer.errors import InvalidInputError
 from ...committer.format.handoff import HANDOFF
 from ...orchestration.runs.arguments import (
     Parser,
@@ -49,6 +50,8 @@ class AwsLoadOperator(ServiceLoadOperator):
     :param waiter_delay: seconds between two polls of the job.
     :param waiter_max_attempts: the number of polls; by default those of a day. The docstring of
         each operator says what happens to a job that has not ended then.
+    :raises InvalidInputError: one of these two is given to the operator for EMR on EKS, which has
+        ``poll_interval`` and ``max_polling_attempts`` instead.
     """
 
     connection_fields = ("aws_conn_id",)
@@ -75,6 +78,12 @@ class AwsLoadOperator(ServiceLoadOperator):
             attempts = LONGEST_WAIT // max(1, delay)
             kwargs["waiter_delay"] = delay
             kwargs["waiter_max_attempts"] = waiter_max_attempts or attempts
+        elif waiter_delay is not None or waiter_max_attempts is not None:
+            raise InvalidInputError(
+                f"waiter_delay={waiter_delay!r} or waiter_max_attempts={waiter_max_attempts!r} is "
+                f"given to {type(self).__name__}, which has other arguments for its polls.",
+                remedy="Give poll_interval and max_polling_attempts.",
+            )
         super().__init__(**kwargs)
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
@@ -166,13 +175,12 @@ class DriverLoadOperator(AwsLoadOperator):
     configuration_overrides: Any
 
     def defer(self, *, trigger: Any, method_name: str, **more: Any) -> Any:
-        """Defer; while a job runs, without the timeout that the provider's operator gives.
+        """Defer, without the timeout that the provider's operator gives.
 
-        The trigger limits the wait itself, and its event says so. ``execution_timeout`` applies as
-        in any load.
+        The trigger limits the wait itself, for a job and for the start of an application, and its
+        event says so. ``execution_timeout`` applies as in any load.
         """
-        if method_name == self.completed_by:
-            more.pop("timeout", None)
+        more.pop("timeout", None)
         super().defer(trigger=trigger, method_name=method_name, **more)
 
     def _check_arguments(self, parsing: bool = False) -> None:

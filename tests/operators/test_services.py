@@ -589,6 +589,20 @@ class TestDeferred:
             self.resumed(service, 1, waits, event)
         assert service.jobs == []
 
+    @pytest.mark.parametrize("longest", [None, timedelta(hours=3)])
+    @one_service
+    def test_start_of_an_application_is_limited_by_its_trigger_and_the_execution_timeout_alone(
+        self, service: Service, longest: timedelta | None
+    ) -> None:
+        """With the provider's own timeout the error named an execution_timeout of None."""
+        client = boto3.client("emr-serverless", region_name="us-east-1")
+        client.stop_application(applicationId=service.id)
+        service.calls.clear()
+        looks = {"waiter_delay": 5, "waiter_max_attempts": 12, "execution_timeout": longest}
+        waits = self.deferred(service, 1, looks)
+        assert waits.timeout == longest
+        assert (waits.trigger.waiter_delay, waits.trigger.attempts) == (5, 12)
+
     @pytest.mark.parametrize("following", [False, True])
     @pytest.mark.parametrize("deferrable", [False, True])
     @one_service
@@ -814,6 +828,14 @@ class TestRefused:
             with pytest.raises(AirflowFailException, match=said):
                 run(service, aws_conn_id=conn_id)
         assert service.jobs == []
+
+    @pytest.mark.parametrize("name", ["waiter_delay", "waiter_max_attempts"])
+    def test_polls_of_emr_on_eks_by_arguments_of_the_other_services(
+        self, service: Service, name: str
+    ) -> None:
+        given: dict[str, Any] = {"name": "flights", "virtual_cluster_id": "v", name: 20}
+        with pytest.raises(InvalidInputError, match=rf"{name}=20 .* poll_interval and max_poll"):
+            OfContainers(task_id="load", table="s3://b/t", partition="day=1", **given)
 
     def test_a_place_that_is_none(self, service: Service) -> None:
         with pytest.raises(AirflowFailException, match="package_location='/tmp'"):
