@@ -32,7 +32,7 @@ from .commit_files import PENDING_SET_SUFFIX, PENDING_SUFFIX, JobSummary
 
 MAGIC_JOB = "__magic_job-"
 _PATH = re.compile(
-    rf"(?P<tree>(?P<destination>.*?)/{MAGIC_JOB}(?P<job>[^/]+)/)"
+    rf"(?P<tree>(?:(?P<destination>.*?)/)?{MAGIC_JOB}(?P<job>[^/]+)/)"
     r"(?:job-(?P=job)/(?P<attempt>\d{2,})/(?P<rest>.*))?",
     re.DOTALL,
 )
@@ -47,7 +47,7 @@ class MagicPath:
 
     :param tree: the prefix of all objects of the job, ending with a slash. The job's clean-up
         deletes it.
-    :param destination: the job's output, a prefix without a slash at its end.
+    :param destination: the job's output, a prefix without a slash at its end; ``""``: the bucket.
     :param attempt: the application's attempt, ``00``; ``""`` if the key lies above it.
     :param rest: the path below the attempt's directory; ``""`` if the key lies above it.
     """
@@ -76,11 +76,16 @@ class MagicPath:
         path = self.rest.removesuffix(PENDING_SUFFIX)
         _above, base, below = path.rpartition("/__base/")
         name = below if base else path.rpartition("/")[2]
-        return f"{self.destination}/{name}" if name else None
+        return f"{prefix_of(self.destination)}{name}" if name else None
+
+
+def prefix_of(destination: str) -> str:
+    """Return the prefix of what lies in a destination, ``""`` for the bucket itself."""
+    return f"{destination}/" if destination else ""
 
 
 def is_magic(key: str) -> bool:
-    return f"/{MAGIC_JOB}" in key
+    return f"/{MAGIC_JOB}" in f"/{key}"
 
 
 def parse(key: str) -> MagicPath | None:

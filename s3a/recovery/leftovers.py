@@ -45,6 +45,7 @@ from ..hadoop.job_traces import (
     is_magic,
     is_staged_name,
     parse,
+    prefix_of,
     staging_job,
     uploads_below,
     uuids_in_name,
@@ -92,7 +93,7 @@ class LeftoverJob:
     """Traces of one job below a table.
 
     :param uuid: the committer's; for uploads alone, the UUID in their names; ``""`` for none.
-    :param destination: the job's output, a prefix without a slash at its end.
+    :param destination: the job's output, a prefix without a slash at its end; ``""``: the bucket.
     :param oldest: when the oldest of its traces was made, by the store's clock.
     :param newest: when the newest of its traces was made, by the store's clock.
     :param begun: for a magic job, when its tree was made, by the store's clock.
@@ -155,7 +156,7 @@ class LeftoverJob:
 
         The magic committer records an upload only when the file is closed.
         """
-        is_below = upload.key.startswith(f"{self.destination}/")
+        is_below = upload.key.startswith(prefix_of(self.destination))
         return self.kind is Kind.MAGIC and is_below and upload.initiated >= int(self.begun)
 
     @property

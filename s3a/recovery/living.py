@@ -12,8 +12,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from ...committer.commit.state.tolerance import unless_denied
 from ...committer.format.layout import TableRoot
-from ...committer.store.requests import All, ListedUpload, ListObjects, Step
+from ...committer.store.requests import All, ListedUpload, ListObjects, ObjectPage, Step
 from ...committer.upkeep.purge_plan import folders_of
 from ...committer.upkeep.upload_selection import Name, NeededBy, name_of
 from ..hadoop.job_traces import MAGIC_JOB, uuids_in_name
@@ -66,15 +67,17 @@ class LivingJobs:
     def _living_jobs(
         self, uploads: Sequence[ListedUpload], tries: Mapping[str, OpenTries]
     ) -> Step[list[tuple[LeftoverJob, str]]]:
-        """Find the living jobs with pending files in folders above the uploads, with reasons."""
-        folders = sorted({folder for upload in uploads for folder in folders_of(upload.key)})
+        """Find the living jobs with pending files in folders above the uploads, with reasons.
+
+        Hadoop's committers also write into folders that readers skip, and into the bucket itself.
+        """
+        prefixes = sorted({prefix for upload in uploads for prefix in _prefixes_of(upload.key)})
         # One request for each folder, and more only if there is a magic tree in it.
-        asked = tuple(ListObjects(f"{folder}/{MAGIC_JOB}") for folder in folders)
-        pages = yield from All(asked)
-        there = [f for f, page in zip(folders, pages, strict=True) if page.objects]
-        now = max((page.date for page in pages), default=0.0)
-        jobs, _ = yield from magic_jobs([f"{folder}/{MAGIC_JOB}" for folder in there])
-        if self._options.staging is not None and folders:
+        pages = yield from All(tuple(map(_trees_in, prefixes)))
+        there = [it for it, page in zip(prefixes, pages, strict=True) if page and page.objects]
+        now = max((page.date for page in pages if page), default=0.0)
+        jobs, _ = yield from magic_jobs([f"{prefix}{MAGIC_JOB}" for prefix in there])
+        if self._options.staging is not None and prefixes:
             bucket, ahead = TableRoot(self._bucket, ""), now - time.time()
             traces = StagingFolder(self._options.staging).jobs()
             jobs += [staged_job(bucket, (), trace, ahead) for trace in traces]
@@ -92,3 +95,18 @@ class LivingJobs:
             one.silent_for < one.patience or asks(one.record) is JobLiveness.LIVE
             for one in tries.known
         )
+
+
+def _prefixes_of(key: str) -> list[str]:
+    """Return the prefixes of all folders above a key, and of the bucket."""
+    return [key[: at + 1] for at, letter in enumerate(key) if letter == "/"] + [""]
+
+
+def _trees_in(prefix: str) -> Step[ObjectPage | None]:
+    """List the first page of magic trees in a folder; ``None`` if it may not be listed."""
+
+    def page() -> Step[ObjectPage]:
+        return (yield from ListObjects(f"{prefix}{MAGIC_JOB}"))
+
+    # Rights for folders need not include the bucket itself.
+    return (yield from page()) if prefix else (yield from unless_denied(page(), None))
