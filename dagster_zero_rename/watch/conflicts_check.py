@@ -26,7 +26,8 @@ def conflicts_check(
     records are read.
 
     :param asset: a definition or a key.
-    :param blocking: if the check fails, assets that depend on this one are not run.
+    :param blocking: if the check fails with severity ``ERROR``, assets that depend on this one are
+        not run.
     :param severity: of a failure.
     :param table: the table's name, if it is neither in the asset's metadata nor the asset's key.
     :param partitions_def: the asset's, if only its key is given.

@@ -26,7 +26,7 @@ def freshness_check(
     asset: AssetLike,
     *,
     within: timedelta,
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN,
+    severity: dg.AssetCheckSeverity | None = None,
     blocking: bool = False,
     table: str | None = None,
     name: str = "freshness",
@@ -41,8 +41,9 @@ def freshness_check(
 
     :param asset: a definition or a key.
     :param within: the age up to which the last commit is recent.
-    :param severity: of a failure.
-    :param blocking: if the check fails, assets that depend on this one are not run.
+    :param severity: of a failure; ``None``: ``ERROR`` if the check is blocking, else ``WARN``.
+    :param blocking: if the check fails with severity ``ERROR``, assets that depend on this one are
+        not run.
     :param name: the check's.
     :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
     :param table: the table's name, if it is neither in the asset's metadata nor the asset's key.
@@ -52,6 +53,8 @@ def freshness_check(
         AssetReference.of(asset, table),
         timedelta(0, read_seconds("within", within)),
     )
+    usual = dg.AssetCheckSeverity.ERROR if blocking else dg.AssetCheckSeverity.WARN
+    of_failure = usual if severity is None else severity
 
     @dg.asset_check(
         asset=reference.key,
@@ -67,13 +70,13 @@ def freshness_check(
         if last is None:
             return dg.AssetCheckResult(
                 passed=False,
-                severity=severity,
+                severity=of_failure,
                 description=f"Nothing has been committed to {target.root.url}.",
             )
         age = timedelta(seconds=max(0.0, now - (last.decided_at or 0.0)))
         return dg.AssetCheckResult(
             passed=age <= within,
-            severity=severity,
+            severity=of_failure,
             description=f"The last commit is {timedelta(seconds=round(age.total_seconds()))} old.",
             metadata={
                 **({"zero_rename/job": last.job} if last.job else {}),

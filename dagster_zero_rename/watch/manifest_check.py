@@ -88,7 +88,8 @@ def manifest_check(
     :param severity: of a failure.
     :param name: the check's.
     :param resource_key: the key of the :class:`~dagster_zero_rename.ZeroRenameResource`.
-    :param blocking: if the check fails, assets that depend on this one are not run.
+    :param blocking: if the check fails with severity ``ERROR``, assets that depend on this one are
+        not run.
     :param table: the table's name, if it is neither in the asset's metadata nor the asset's key.
     :param partitions_def: the asset's, if only its key is given.
     """

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.memory_s3
 # The package has a function of this name.
 manifest = import_module("dagster_zero_rename.watch.manifest_check")
 RUN = days("2013-01-01", "2013-01-02")
+HOUR = dt.timedelta(hours=1)
 
 
 @pytest.fixture
@@ -40,7 +41,8 @@ def checked(
     """The evaluations of a check, of its own run or that of the asset."""
     resources = {"zero_rename": zero, "zero": zero}
     given.setdefault("selection", dg.AssetSelection.checks(check))
-    result = dg.materialize([flights, check], resources=resources, raise_on_error=False, **given)
+    given |= {"resources": resources, "raise_on_error": False}
+    result = dg.materialize([flights, check, *assets], **given)
     return [
         event.event_specific_data
         for event in result.all_events
@@ -186,6 +188,24 @@ def test_a_commit_by_anybody_makes_a_table_fresh(
     [stale] = checked(check, zero, instance=instance)
     assert (stale.passed, stale.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert stale.description == "The last commit is 2:00:01 old."
+
+
+def test_blocking_freshness_check_that_fails_keeps_what_depends_on_its_asset_from_running(
+    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    load.numbers, ran = {"2013-01-01": [1]}, []
+
+    @dg.asset(deps=[flights])
+    def carriers() -> None:
+        ran.append(1)
+
+    for severity, runs in ((None, 0), (dg.AssetCheckSeverity.WARN, 1)):
+        check = freshness_check(
+            flights, within=HOUR, blocking=True, severity=severity, table="empty"
+        )
+        both: dict[str, Any] = {"selection": None, "instance": instance}
+        [found] = checked(check, zero, carriers, partition_key="2013-01-01", **both)
+        assert (found.passed, len(ran)) == (False, runs)
 
 
 def test_compaction_makes_no_table_fresh(
