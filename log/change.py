@@ -56,6 +56,8 @@ SETTLE = "SETTLE"
 CHECKPOINT = "CHECKPOINT"
 #: The operations of entries that rewrite rows of files.
 REWRITES = frozenset({"MERGE", "DELETE", "OPTIMIZE"})
+#: The member of a repair's entry with the version of the entry that it commits again.
+REPAIRS = "repairs"
 #: The tag of a copy: the path of its source.
 COPY_OF = "copyOf"
 #: Prefixes of the applications of this package's transactions.
@@ -157,6 +159,17 @@ class LogChange:
         """True for a blind append: it has read nothing and removes nothing, so it has no conflict
         with other jobs."""
         return not (self.removes or self.replaced or self.reads or self.returned)
+
+    def repeats(self, last: int, state: LogState) -> bool:
+        """Return whether the change would commit its run again.
+
+        :param last: the version of the run's last entry, by the state or by the run's report.
+        """
+        if last == self.former:
+            return False
+        # A report may name an entry that was overwritten; its transaction is in no state then.
+        is_lost = last == self.told.get(REPAIRS) and f"{RUN}{self.run}" not in state.transactions
+        return not is_lost
 
     def touched(self, state: LogState) -> Scope:
         """Return the partitions that the change replaces or adds to."""

@@ -92,7 +92,7 @@ def _commit(
         opened = yield from _open_for(layout, change, needed)
     if change.run is not None:
         done = yield from find_run(layout, opened.state, change.run, change.job)
-        if done is not None and done.version != change.former:
+        if done is not None and change.repeats(done.version, opened.state):
             # The entries since the base may include this job's own, written by a publisher.
             yield from _judge_since(layout, change, opened.state)
             return done

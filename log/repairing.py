@@ -38,7 +38,7 @@ from ..committer.errors import (
 )
 from ..committer.store.requests import All, Found, Head, Step
 from .actions import AddFile, AppTransaction, LogMetadata, LogProtocol, RemoveFile
-from .change import FENCE, REPAIR, RESTORE, RUN, LogBase, LogChange
+from .change import FENCE, REPAIR, REPAIRS, RESTORE, RUN, LogBase, LogChange
 from .committing import EntryCommitted, check_state
 from .copies import follow_copies
 from .entries import LogEntry
@@ -198,7 +198,7 @@ def _judged(
         return replace(report, outcome=RepairOutcome.NEEDLESS)
     if (run := change.run) is not None:
         last = opened.state.transactions.get(RUN + run)
-        if last is not None and last.version != change.former:
+        if last is not None and change.repeats(last.version, opened.state):
             return _repeated(report, None)
     check_state(layout, change, opened.state)
     yield from _check_kept(layout, opened.state, change, now)
@@ -254,7 +254,7 @@ def repairing_change(was: LogEntry, before: LogState) -> LogChange:
         changes_data=changes_data,
         operation=REPAIR if changes_data else was.operation,
         owner=owner if isinstance(owner, dict) else {},
-        told={**told, "repairs": was.version},
+        told={**told, REPAIRS: was.version},
     )
 
 

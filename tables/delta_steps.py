@@ -86,7 +86,7 @@ from ..layouts.delta.paths import DeltaRoot
 from ..layouts.delta.statistics import statistics_of
 from ..layouts.delta.success_marker import ASKED
 from ..log.actions import AddFile, LogMetadata, RemoveFile
-from ..log.change import RESTORE, LogBase, LogChange, Overtaking
+from ..log.change import RESTORE, RUN, LogBase, LogChange, Overtaking
 from ..log.checkpointing import make_checkpoint
 from ..log.committing import EntryCommitted
 from ..log.entries import LogEntry
@@ -411,7 +411,7 @@ def _opened(
     done = opened.done
     repeated = None
     if done is not None and spec.on_repeat is OnRepeat.SKIP:
-        repeated = yield from _repeated(root, layout, state, done)
+        repeated = yield from _repeated(root, layout, state, done, spec.idempotency_key or "")
         yield from abandon_job(layout, opened.job)
     waiting = None
     if not spec.publish and done is None:
@@ -583,7 +583,8 @@ def _commit(
         return replace(committed(opened.root, state, done.entry), rewritten=not change.changes_data)
     yield from delete_files(file.key for file in files)
     if spec.on_repeat is OnRepeat.SKIP:
-        return (yield from _repeated(opened.root, layout, log.state, done))
+        run = spec.idempotency_key or ""
+        return (yield from _repeated(opened.root, layout, log.state, done, run))
     raise CommitConflictError(
         "Another attempt of this run has committed meanwhile. This one was not committed.",
         table=opened.root.url,
@@ -959,15 +960,28 @@ def _changes_told(entry: LogEntry) -> tuple[dict[str, RowChanges], ChangeReads |
 
 
 def _repeated(
-    root: TableRoot, layout: DeltaLayout, state: LogState, done: RunDone
+    root: TableRoot, layout: DeltaLayout, state: LogState, done: RunDone, run: str
 ) -> Step[Committed]:
-    """Return the report of what an earlier attempt of the run has committed."""
+    """Return the report of what an earlier attempt of the run has committed.
+
+    :param run: the run's key.
+    :raises CommitConflictError: another writer has overwritten that attempt's entry.
+    """
     entry = done.entry
     if entry is None:
         (entry,) = yield from read_entries(layout.folder, [done.version])
     if entry is None:
         # The entry was cleaned, but it is certain that the run has committed.
         return Committed("", root.url, (), 0.0, repeated=True)
+    if entry.transaction(RUN + run) is None:
+        # Only the run's report names that version.
+        raise CommitConflictError(
+            f"This run has loaded before, and another writer has written over its entry, version "
+            f"{done.version}: its rows are lost from the table. This job wrote nothing.",
+            table=root.url,
+            remedy=f"Commit that entry again: zero-rename repair {root.url} --apply. If that is "
+            "not possible, load once more with on_repeat='append'.",
+        )
     if not state.exists:
         # The other attempt has made the table.
         state = (yield from open_log(layout, LogDepth.BLIND)).state

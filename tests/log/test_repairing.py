@@ -136,6 +136,18 @@ class TestAppend:
         assert only(table).outcome is RepairOutcome.REPEATED
         assert jobs_live(table) == {"spark", "again"}
 
+    def test_run_of_a_table_that_drops_transactions_is_repaired_all_the_same(self) -> None:
+        table = LogTable()
+        dropping = {**COLUMNS.properties, "delta.setTransactionRetentionDuration": "1 day"}
+        table.make(replace(COLUMNS, properties=dropping))
+        table.append("1", job="ours", run="day-1")
+        write_over(table, 1)
+        assert only(table, apply=False).outcome is RepairOutcome.WOULD_COMMIT
+        assert only(table).outcome is RepairOutcome.COMMITTED
+        assert jobs_live(table) == {"spark", "ours"}
+        assert only(table).outcome is RepairOutcome.REPEATED
+        assert not isinstance(table.commit(table.job("1", run="day-1")), EntryCommitted)
+
     def test_files_that_are_gone_leave_the_job(self, table: LogTable) -> None:
         table.append("1", job="ours")
         write_over(table, 1)

@@ -284,9 +284,13 @@ _START = _vacuum("VACUUM START", specifiedRetentionMillis="0")
 
 
 def _set_retention(store: MemoryStore, text: str) -> None:
+    _set_property(store, "delta.deletedFileRetentionDuration", text)
+
+
+def _set_property(store: MemoryStore, name: str, text: str) -> None:
     lines = store.objects[f"{LOG}{0:020d}.json"].body.splitlines()
     made = next(it["metaData"] for it in map(json.loads, lines) if "metaData" in it)
-    properties = {**made["configuration"], "delta.deletedFileRetentionDuration": text}
+    properties = {**made["configuration"], name: text}
     entry(store, {"metaData": {**made, "configuration": properties}})
 
 
@@ -397,3 +401,25 @@ def test_kept_entry_that_was_written_over_is_purged_only_after_its_repair(
     store.clock.advance(8 * DAY)  # type: ignore[attr-defined]
     on(store).purge_records(apply=True)
     assert store.keys("flights/_zero_rename/entries/") == []
+
+
+@pytest.mark.parametrize("on_repeat", ["skip", "replace_own", "append"])
+def test_run_whose_entry_was_written_over_is_not_taken_for_done_by_its_report(
+    store: MemoryStore, on_repeat: str
+) -> None:
+    run: dict[str, Any] = {"idempotency_key": "daily", "on_repeat": on_repeat}
+    _set_property(store, "delta.setTransactionRetentionDuration", "interval 1 day")
+    done = write(store, rows(3), **run)
+    (version,) = {it.version for it in done.partitions}
+    store.apply(s.PutFile(f"{LOG}{version:020d}.json", b'{"commitInfo":{"txnId":"it"}}'))
+    assert values(store) == [1, 2]
+    if on_repeat == "append":
+        write(store, rows(4), **run)
+        assert values(store) == [1, 2, 4]
+        return
+    with pytest.raises(CommitConflictError, match="written over its entry"):
+        write(store, rows(4), **run)
+    assert on(store).open_jobs() == []
+    assert [it.outcome for it in on(store).repair(apply=True)] == ["committed"]
+    write(store, rows(3), **run)
+    assert values(store) == [1, 2, 3]
