@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -168,7 +169,7 @@ class MergeJoin:
         rules = self._rules
         there = state_frame(self._session, self._table, state)
         there = there.withColumn(_THERE, F.lit(True)).alias("target")
-        comes, deletes = self._with_deletions(self._frame.withColumn(_COMES, F.lit(True)))
+        comes, deletes = self._with_deletions(self._frame.withColumn(_COMES, F.lit(True)), there)
         how = "full_outer" if rules.not_matched == INSERT else "left_outer"
         both = there.join(comes, self._matches(rules.on), how)
         matched = F.col(_THERE).isNotNull() & F.col(_COMES).isNotNull() & ~self._is_late(state)
@@ -213,10 +214,12 @@ class MergeJoin:
         own, given = (F.col(f"{side}.{quoted(name)}") for side in ("target", "source"))
         return F.coalesce(own > given, own.isNotNull() & given.isNull())
 
-    def _with_deletions(self, comes: DataFrame) -> tuple[DataFrame, Column]:
+    def _with_deletions(self, comes: DataFrame, there: DataFrame) -> tuple[DataFrame, Column]:
         """Return the source with the alias ``source``, and the deletion condition of joined rows.
 
         A name without a prefix is the source's column, even if the table has one of that name.
+
+        :param there: the table's rows, with the alias ``target``.
         """
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as F
@@ -228,8 +231,31 @@ class MergeJoin:
             marked = comes.withColumn(_DELETES, F.expr(text))
             _ = marked.schema  # Spark Connect checks names only here.
         except AnalysisException:
-            return comes, F.expr(text)  # The condition uses columns of the table.
+            # The condition uses columns of the table.
+            return comes, self._over_both(text, there.crossJoin(comes))
         return marked.alias("source"), F.col(f"source.{_DELETES}")
+
+    def _over_both(self, text: str, both: DataFrame) -> Column:
+        """Make the condition of joined rows in which a name that both sides have is the source's.
+
+        In Spark's SQL only an argument of a function takes such a name from a column.
+        """
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as F
+
+        try:
+            _ = both.select(F.expr(text)).schema
+        except AnalysisException as error:
+            if "AMBIGUOUS_REFERENCE" not in str(error):
+                raise
+        else:
+            return F.expr(text)
+        twice = [name for name, often in Counter(both.columns).items() if often > 1]
+        for name in (it for it in twice if self._rules.serves(it, self._session)):
+            column = quoted(name)
+            found = f"transform(array(source.{column}), {column} -> ({text}\n))"
+            text = f"element_at({found}, 1)"
+        return F.expr(text)
 
     def _values(
         self, state: Snapshot, both: DataFrame, matched: Column

@@ -58,6 +58,17 @@ def test_a_merge_that_makes_the_table_loses_no_column_that_a_condition_names(spa
     assert held(url) == []
 
 
+@pytest.mark.parametrize(
+    "rule", ["target.v = 'c' and V = 'D'", "`v` = 'D' and target.v <> 'v' and k < 9 -- the last"]
+)
+def test_bare_name_beside_one_of_the_tables_is_the_sources_column(spark, url, rule):
+    put(url, (1, "a", "x"), (2, "v", "x"), (3, "c", "x"), (9, "d", "x"))
+    source = changes(spark, (1, "A", "x"), (2, "D", "x"), (3, "D", "x"), (9, "d", "x"))
+    done = merge(source, url, on=["k"], delete_when=rule)
+    assert held(url) == [(1, "A", "x"), (2, "D", "x"), (9, "d", "x")]
+    assert done.rows == RowChanges(updated=2, deleted=1, unchanged=1)
+
+
 def test_rows_are_updated_inserted_and_deleted_and_what_does_not_change_is_left(spark, url):
     put(url, (1, "a", "x"), (2, "b", "x"), (3, "c", "y"), (4, "d", "z"), (5, "e", "w"))
     source = changes(
