@@ -33,9 +33,10 @@ from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.store.encryption import Encryption
 from zero_rename.orchestration.load_policies import refuse_data_root
 from zero_rename.orchestration.merge_arguments import check_merge, read_across
-from zero_rename.orchestration.runs.outcomes import settled, tell_narrowing
+from zero_rename.orchestration.runs.outcomes import refuse_unknown, settled, tell_narrowing
 from zero_rename.orchestration.runs.partitions import made_partitions
 from zero_rename.orchestration.runs.reports import commit_report, summary
+from zero_rename.tables import DeltaTable
 
 from .asset_step import AssetStep, AssetTable, begin_reads
 from .distinct_keys import check_keys
@@ -57,6 +58,12 @@ from .waiting import wait_for_others
 
 #: Names in an asset's metadata that say how its rows are written.
 CONTENT, SCHEMA_MODE, LAYOUT = "content", "schema_mode", "layout"
+#: Remedy if nobody can tell which rows a run has loaded before.
+_AFTER_CLEANING = (
+    "If these rows are to stay, nothing is to be done. To load the partitions again, materialise "
+    "them by a new run: in mode overwrite it replaces them, in mode append these rows stay beside "
+    "the new ones."
+)
 
 
 @dataclass(frozen=True)
@@ -290,8 +297,11 @@ def earlier_commit(
     run's range of partitions has new keys since.
 
     :param paths: returns the partitions that the run asks for, by their keys.
+    :raises CommitConflictError: it has committed, and nobody can tell what.
     """
     job = table.job_of_key(step.idempotency_key)
+    if job is None and isinstance(table, DeltaTable) and table.has_done(step.idempotency_key):
+        refuse_unknown(table, step.idempotency_key, OnRepeat.REPLACE_OWN, _AFTER_CLEANING)
     owner = None if job is None else table.owner_of(job)
     step.refuse_second(owner, table.root, job)
     if job is None or owner is None or not step.retries(owner):

@@ -33,6 +33,7 @@ from ...orchestration.runs.outcomes import (
     check_partitions,
     check_waiting,
     nothing_committed,
+    refuse_unknown,
     settle_killed,
     settled,
     tell_narrowing,
@@ -52,6 +53,7 @@ from ...orchestration.runs.reports import (
     opening,
     partitions_line,
     summary,
+    unknown_report,
     unpublished_report,
 )
 from ...orchestration.runs.rivals import wait_for_rivals
@@ -108,6 +110,12 @@ _NO_POLICIES: Mapping[str, Any] = dict.fromkeys(POLICIES)
 _KEEP_APART = (
     "Make partition_format as fine as the DAG's schedule, with %G beside %V. Where each run loads "
     'the whole partition anew, name it by a template: partition="day={{ ds }}".'
+)
+#: Remedy if nobody can tell which rows a run has loaded before.
+_AFTER_CLEANING = (
+    "If these rows are to stay, give on_repeat='skip'. With on_repeat='append' the run loads "
+    "again: in mode overwrite it replaces its partitions, in other modes these rows stay beside "
+    "the new ones."
 )
 #: Seconds between two polls for other runs, for a task that is deferred in between.
 _LOOK_DEFERRED_EVERY = 60.0
@@ -495,6 +503,18 @@ class LoadOperator(TaskArguments, BaseOperator):
             self.log.info("Not submitted: this run has committed %s", one_line(report))
             self.log.info("To load again, clear the task or give on_repeat='replace_own'.")
             return report | {"repeated": True}
+        # Asked of Delta tables only: no record of a table of directories is cleaned by others.
+        if earlier is None and load.is_delta and table.has_done(run.idempotency_key):
+            on_repeat = run.on_repeat_of_unknown(self.on_repeat)
+            if on_repeat == "skip":
+                self.log.info(
+                    "Not submitted: this run has committed before. What it loaded is not known: "
+                    "its entry was cleaned from the table's log."
+                )
+                self.log.info("To load again, give on_repeat='replace_own'.")
+                return unknown_report(table.root.url)
+            with ended_for_good("Not submitted. "):
+                refuse_unknown(table, run.idempotency_key, on_repeat, _AFTER_CLEANING)
         refuse_retry(table, run, bool(self.wait_for_other_runs))
         with final_where_refused():
             stored = stored_partitions(table, load.partitions) or None
@@ -582,11 +602,12 @@ class LoadOperator(TaskArguments, BaseOperator):
     ) -> dict[str, Any]:
         """Register the table in the catalog, and make the events of the outlets.
 
-        Rows that are held back make events only when they are published.
+        Rows that are held back make events only when they are published. A job that is not known
+        makes none.
 
         :return: the report, with the changes in the catalog.
         """
-        is_seen = not report.get("unpublished")
+        is_seen = not report.get("unpublished") and bool(report["job"])
         if is_seen and not load.is_delta:  # The page only shows tables of directories.
             link_to_report(self, report, load.hook.settings.conn_id)
         catalog = load.hook.catalog_of(self.catalog)

@@ -36,7 +36,12 @@ class LoadedTable(Protocol):
         ...
 
     def job_of_key(self, idempotency_key: str) -> str | None:
-        """Return the job that last did the work of a run's key."""
+        """Return the job that last did the work of a run's key; ``None``: there is none, or it is
+        not known."""
+        ...
+
+    def has_done(self, idempotency_key: str) -> bool:
+        """Return whether a job has done the work of a run's key, also if it is not known."""
         ...
 
     def owner_of(self, job: str) -> Owner | None: ...

@@ -126,11 +126,14 @@ def jobs_of_run(table: LoadedTable, last: str) -> Iterator[Committed]:
 def makes_no_other(table: LoadedTable, idempotency_key: str, partitions: Collection[str]) -> bool:
     """Return whether a run has made only partitions among those given.
 
-    True also if the run has committed nothing, or if the table has no partitions.
+    True also if the run has committed nothing, or if the table has no partitions. False if it is
+    not known what the run has committed.
     """
-    job = table.job_of_key(idempotency_key)
-    if job is None or UNPARTITIONED in partitions:
+    if UNPARTITIONED in partitions:
         return True
+    job = table.job_of_key(idempotency_key)
+    if job is None:
+        return not table.has_done(idempotency_key)
     made = {it.partition for done in jobs_of_run(table, job) for it in done.partitions}
     return made <= {*partitions}
 
@@ -217,6 +220,24 @@ def nothing_committed(
         remedy="It has to write this table by save() or df.write.format('zero_rename') in the "
         "driver that spark-submit starts, and may not set the option idempotencyKey itself. The "
         "batches of a stream() are no jobs of its run.",
+    )
+
+
+def refuse_unknown(table: LoadedTable, idempotency_key: str, on_repeat: str, remedy: str) -> None:
+    """Refuse to load again for a run whose earlier job is not known, if that would replace the
+    job's rows. The commit would be refused, too.
+
+    :param on_repeat: what the run does if it has committed before.
+    :raises CommitConflictError: it would replace them.
+    """
+    if on_repeat != "replace_own":
+        return
+    raise CommitConflictError(
+        f"The run {idempotency_key} has committed before, and its entry was cleaned from the "
+        "table's log: the rows that it has loaded cannot be found and replaced. Nothing was "
+        "written.",
+        table=table.root.url,
+        remedy=remedy,
     )
 
 

@@ -77,6 +77,17 @@ def unpublished_report(waiting: UnpublishedJob) -> dict[str, Any]:
     }
 
 
+def unknown_report(table: str) -> dict[str, Any]:
+    """Return the report of a run that has committed by a job which is no longer known.
+
+    :param table: the table's root.
+    :return: as :func:`commit_report`. ``job`` is empty, there are no partitions, and all numbers
+        are ``None``.
+    """
+    numbers = dict.fromkeys(("decided_at", "files", "rows", "bytes"))
+    return {"job": "", "table": table, "repeated": True, **of_partitions([]), **numbers}
+
+
 def of_partitions(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the fields of a report about its partitions.
 

@@ -124,6 +124,16 @@ class TaskRun:
             return "skip" if self.first_try == 1 else "replace_own"
         return "skip" if self.retries(committed_by) else "replace_own"
 
+    def on_repeat_of_unknown(self, asked: str) -> str:
+        """Return what to do if this run has committed before, by a job that is not known.
+
+        As :meth:`on_repeat`, but ``auto`` becomes ``replace_own`` for the first attempt: the commit
+        is of a deleted run with the same id.
+
+        :param asked: one of :data:`ON_REPEAT`.
+        """
+        return "replace_own" if asked == "auto" and self.is_first else self.on_repeat(asked)
+
     def handoff(self) -> Handoff:
         """Return the hand-off for the application: the job's idempotency key and owner."""
         return Handoff(

@@ -188,6 +188,27 @@ class TestWrite:
         assert told(result)[DAY]["zero_rename/repeated"] is True
         assert flights.table.history()[0].version == 0
 
+    def test_step_retried_after_its_entry_was_cleaned_is_refused_before_it_takes_a_row(
+        self, flights: Flights
+    ) -> None:
+        """Nobody can tell which rows it would have to replace."""
+
+        class Cleaning(list[Exception]):
+            def pop(self, index: Any = 0) -> Exception:
+                commit(flights.table, 30)
+                flights.table.checkpoint_log()
+                key = f"{flights.table.root.prefix}/_delta_log/{0:020}.json"
+                flights.table.driver.perform(Delete(key))
+                return super().pop(index)
+
+        flights.failures = Cleaning([dg.RetryRequested(max_retries=1)])
+        result = flights.run(DAY, raise_on_error=False)
+        (failed,) = result.filter_events(lambda it: it.is_step_failure)
+        assert "materialise them by a new run" in str(failed.event_specific_data.error)
+        assert flights.rows == [(DAY, 1), (DAY, 2), ("2013-01-30", 30)]
+        flights.run(DAY)
+        assert flights.rows == [(DAY, 1), (DAY, 2), ("2013-01-30", 30)]
+
     def test_marker_of_each_write_is_where_the_resource_asks_for_it(self, flights: Flights) -> None:
         flights.run(DAY)
         assert marker_of(flights) is None

@@ -14,7 +14,7 @@ from support.spark_loads import operator, refused, run
 from zero_rename.committer import InvalidInputError, RefusedError
 from zero_rename.committer.format.records.success_marker import SuccessMarker
 from zero_rename.committer.store.listing import list_objects
-from zero_rename.committer.store.requests import Found, Get
+from zero_rename.committer.store.requests import Delete, Found, Get
 from zero_rename.operators.publishing import AbortLoadOperator, PublishLoadOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.tables import DeltaTable
@@ -79,6 +79,43 @@ def test_a_retry_reports_what_an_earlier_try_committed(
     again = run(load(tables), try_number=2)
     assert (again["job"], again["repeated"]) == (first["job"], True)
     assert len(spark.calls()) == 1
+    assert rows(delta) == 1
+
+
+def clean(delta: DeltaTable) -> None:
+    """Remove the log's first entry, as other engines do when it is old."""
+    delta.checkpoint_log()
+    delta.driver.perform(Delete(f"{delta.root.prefix}/_delta_log/{0:020}.json"))
+
+
+def test_retry_of_a_run_whose_entry_was_cleaned_submits_nothing(
+    tables: Tables, delta: DeltaTable, spark: FakeSpark
+) -> None:
+    run(load(tables))
+    run(load(tables), run_id="next")
+    clean(delta)
+    again = run(load(tables), try_number=2)
+    assert (again["job"], again["rows"], again["partitions"]) == ("", None, [])
+    assert again["repeated"]
+    cleared = run(load(tables, on_repeat="skip"), try_number=2, max_tries=1)
+    assert cleared == again
+    assert len(spark.calls()) == 2
+    assert rows(delta) == 2
+
+
+def test_run_whose_entry_was_cleaned_is_not_loaded_again_unless_it_leaves_the_former_rows(
+    tables: Tables, delta: DeltaTable, spark: FakeSpark
+) -> None:
+    """Its commit would be refused, after Spark has run."""
+    run(load(tables, mode="overwrite"))
+    run(load(tables), run_id="next")
+    clean(delta)
+    for again in ({"try_number": 2, "max_tries": 1}, {}):  # Cleared, or deleted and made again.
+        with pytest.raises(AirflowFailException, match=r"Not submitted\. .*on_repeat='append'"):
+            run(load(tables, mode="overwrite"), **again)
+    assert len(spark.calls()) == 2
+    report = run(load(tables, mode="overwrite", on_repeat="append"), try_number=2, max_tries=1)
+    assert (report["rows"], report["repeated"]) == (1, False)
     assert rows(delta) == 1
 
 
