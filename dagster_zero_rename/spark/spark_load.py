@@ -76,6 +76,8 @@ if TYPE_CHECKING:
     from ..asset_step import AssetStep
     from ..asset_write import AssetTable, WritePolicy
 
+#: Words by which the check of a run's partitions ends before a write.
+_UNDONE = ("; nothing was written", " Nothing was written.")
 #: Prefixes of metadata that this package writes itself, from the table.
 _OURS = ("zero_rename/", "dagster/")
 
@@ -382,17 +384,36 @@ class NativeLoad(SparkLoad):
     def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
         """Report what the application committed, as the table shows it."""
         committed = self.earlier or self._committed()
-        # If the application has made the table, its columns' types are known by now.
-        paths = run_paths(self.step, self.table, self.policy)
-        seconds = time.monotonic() - self._began
-        tell(self.step, self.table, committed, paths, self.policy, seconds)
         try:
+            paths = self._paths_by_now(committed)
+            seconds = time.monotonic() - self._began
+            tell(self.step, self.table, committed, paths, self.policy, seconds)
             check_partitions(self.table, committed, paths.values(), self.before)
         except TaskResultsError as error:
             # A retry would only report the commit.
             name, root = type(error).__name__, self.table.root.url
             raise final_failure(self.step.step, str(error), name, error, root) from error
         return self.materialized(reported)
+
+    def _paths_by_now(self, committed: Committed) -> dict[str, str]:
+        """Return the partitions that the run asks for, by their keys. If the application has made
+        the table, its columns are known by now.
+
+        :raises TaskResultsError: the table cannot have the asset's keys as partitions.
+        """
+        try:
+            return run_paths(self.step, self.table, self.policy)
+        except InvalidInputError as error:
+            why = error.message
+            for undone in _UNDONE:
+                why = why.replace(undone, "")
+            raise TaskResultsError(
+                "The job is committed, and the asset cannot have the table that its application "
+                f"has made: {why.removesuffix('.')}.",
+                table=committed.table,
+                job=committed.job,
+                remedy=f"{error.remedy or ''} What the job has written stays until then.".strip(),
+            ) from error
 
     def _committed(self) -> Committed:
         job = self.table.job_of_key(self.step.idempotency_key)

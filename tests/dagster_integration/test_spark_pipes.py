@@ -309,6 +309,34 @@ def test_rows_in_partitions_that_a_run_does_not_ask_for_fail_it_for_good(
 
 
 @pytest.mark.usefixtures("s3_server")
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ([], "The asset 'made' has no partitions, and its table is partitioned by day."),
+        (["1", "01"], "a run of one would replace the rows of the other."),
+    ],
+)
+def test_table_that_the_asset_cannot_have_fails_for_good_the_run_whose_application_made_it(
+    asset: Asset, zero: ZeroRenameResource, keys: list[str], why: str
+) -> None:
+    given: dict[str, Any] = {"partitions_def": dg.StaticPartitionsDefinition(keys)} if keys else {}
+
+    @dg.asset(retry_policy=dg.RetryPolicy(max_retries=1), metadata=KEYS, **given)
+    def made(context: dg.AssetExecutionContext):
+        env = {"TEST_DAYS": "1", "TEST_OVERWRITE": "1"}
+        return asset.client.run(context, application=asset.application, env=env)
+
+    result = dg.materialize([made], partition_key=keys[0] if keys else None, raise_on_error=False)
+    [failure] = [e for e in result.all_events if e.is_step_failure]
+    assert not [e for e in result.all_events if e.is_step_up_for_retry]
+    said = failure.step_failure_data.user_failure_data.description
+    assert said.startswith("The job is committed, and the asset cannot have the table")
+    assert why in said
+    assert "othing was written" not in said
+    assert zero.table("made").to_arrow().num_rows == 1
+
+
+@pytest.mark.usefixtures("s3_server")
 def test_retry_that_waits_for_other_runs_loads_after_a_conflict_of_an_orphaned_application(
     zero: ZeroRenameResource, application: str, spark: FakeSpark
 ) -> None:
