@@ -53,6 +53,8 @@ class DayCell:
 
     :param state: the most pressing state of its partitions; ``None``: it has no partitions.
     :param rows: ``None`` if the rows of a file were not counted.
+    :param height: value of its bar: rows, or bytes if the rows of a file of the table were not
+        counted. All bars have the same unit.
     """
 
     day: date
@@ -60,11 +62,7 @@ class DayCell:
     state: SeenState | None
     rows: int | None
     bytes: int
-
-    @property
-    def height(self) -> int:
-        """Value of its bar: rows, or bytes if the rows were not counted."""
-        return self.bytes if self.rows is None else self.rows
+    height: int
 
 
 @dataclass(frozen=True)
@@ -112,9 +110,10 @@ def calendar_of(partitions: Sequence[SeenPartition]) -> TableCalendar:
         else:
             by_day.setdefault(day, []).append(partition)
     by_month = bool(by_day) and all(day.day == 1 for day in by_day)
+    in_bytes = rows_in(partitions) is None
     years: dict[int, list[DayCell]] = {}
     for day in _days(by_day, by_month):
-        years.setdefault(day.year, []).append(_cell(day, by_day.get(day, ())))
+        years.setdefault(day.year, []).append(_cell(day, by_day.get(day, ()), in_bytes))
     ordered = [
         YearOfCells(year, tuple(cells), most_pressing(cell.state for cell in cells))
         for year, cells in sorted(years.items(), reverse=True)
@@ -143,10 +142,11 @@ def _days(by_day: Iterable[date], by_month: bool) -> Iterable[date]:
     return found
 
 
-def _cell(day: date, partitions: Sequence[SeenPartition]) -> DayCell:
+def _cell(day: date, partitions: Sequence[SeenPartition], in_bytes: bool) -> DayCell:
     state = most_pressing(partition.state for partition in partitions)
-    size = sum(it.bytes for it in partitions)
-    return DayCell(day, tuple(partitions), state, rows_in(partitions), size)
+    size, rows = sum(it.bytes for it in partitions), rows_in(partitions)
+    height = size if in_bytes or rows is None else rows
+    return DayCell(day, tuple(partitions), state, rows, size, height)
 
 
 def rows_in(partitions: Sequence[SeenPartition]) -> int | None:

@@ -118,9 +118,9 @@ def weekday_marks() -> Sequence[tuple[str, float]]:
 
 #: The most lines of a list; after them it only has the number of the others.
 _LINES = 25
-#: The most partitions without a day that are drawn.
+#: The most partitions without a day, or of one day, that are drawn.
 _SQUARES = 3_000
-_FILES_SHOWN = 500
+_FILES_SHOWN, _CHANGES_SHOWN = 500, 500
 
 
 @cache
@@ -185,6 +185,7 @@ def table(
     """
     calendar = calendar_of(overview.partitions)
     shown = calendar.year(day.year if day else year)
+    of_day = shown.day(day) if day and shown else None
     return page(
         "table.html",
         conn=conn,
@@ -196,7 +197,8 @@ def table(
         year=shown,
         drawn=None if shown is None else drawn(shown, calendar.by_month),
         weekdays=weekday_marks(),
-        day=shown.day(day) if day and shown else None,
+        day=of_day,
+        day_squares=() if of_day is None else _labelled(of_day.partitions[:_SQUARES]),
         pressing=_pressing(overview.partitions)[:_LINES],
         pressing_count=len(_pressing(overview.partitions)),
         others=calendar.others[:_SQUARES],
@@ -234,9 +236,16 @@ def partition(
 
 def job(visitor: Visitor, conn: str, name: str, job: str, found: JobManifest | None) -> str:
     """Render the page of a job: its manifest."""
-    files = () if found is None else found.files[:_FILES_SHOWN]
-    owners = _Owners(visitor)
-    return page("job.html", conn=conn, name=name, job=job, found=found, files=files, owners=owners)
+    return page(
+        "job.html",
+        conn=conn,
+        name=name,
+        job=job,
+        found=found,
+        files=() if found is None else found.files[:_FILES_SHOWN],
+        changes=() if found is None else found.job.changes[:_CHANGES_SHOWN],
+        owners=_Owners(visitor),
+    )
 
 
 class _Owners:
@@ -261,6 +270,14 @@ def _sums(overview: TableOverview) -> dict[str, Any]:
         "files": sum(it.files for it in overview.partitions),
         "last": next((job for job in overview.jobs if job.verdict is Verdict.COMMIT), None),
     }
+
+
+def _labelled(partitions: Sequence[SeenPartition]) -> list[tuple[SeenPartition, str]]:
+    """Label the partitions of a day by their last column, or by all if that is not enough."""
+    labels = [it.name.rsplit("/", 1)[-1] for it in partitions]
+    if len(set(labels)) < len(labels):
+        labels = [it.name for it in partitions]
+    return list(zip(partitions, labels, strict=True))
 
 
 def _pressing(partitions: Sequence[SeenPartition]) -> list[SeenPartition]:

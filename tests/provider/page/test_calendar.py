@@ -62,7 +62,7 @@ def test_a_day_of_many_partitions_is_as_its_most_pressing_one() -> None:
         *(FAILED, None, 24_000),
         24,
     )
-    assert (second.rows, second.height) == (7, 7)
+    assert second.rows == 7
     assert calendar.years[0].pressing is FAILED
 
 
@@ -115,3 +115,14 @@ def test_a_leap_years_squares_and_bars_stay_within_the_picture() -> None:
 def test_bars_are_bytes_where_nobody_counted_rows() -> None:
     calendar = calendar_of([partition("day=2013-01-02", rows=None)])
     assert calendar.years[0].cells[0].height == 1000
+
+
+def test_bars_of_a_calendar_have_one_unit() -> None:
+    """Rows of counted days stood beside bytes of others, and the legend said bytes."""
+    uncounted, counted = partition("day=2013-01-02", rows=None), partition("day=2013-01-03")
+    cells = calendar_of([uncounted, counted]).years[0].cells
+    assert [(cell.rows, cell.height) for cell in cells] == [(None, 1000), (10, 1000)]
+    assert [cell.height for cell in calendar_of([counted]).years[0].cells] == [10]
+    # A file without a count makes them bytes in every year, also one of a partition without a day.
+    cells = calendar_of([partition("x=1", rows=None), counted]).years[0].cells
+    assert [cell.height for cell in cells] == [1000]

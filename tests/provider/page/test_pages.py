@@ -224,6 +224,28 @@ class TestTable:
         assert "partition=date%3D2013-02-01%2Fday%3D1" in shown
         assert "partition=date%3D2013-02-01%2Fday%3D2" in shown
 
+    def test_partitions_of_a_day_that_end_in_the_same_column_have_their_whole_names(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from datetime import date
+
+        names = [f"day={number}/date=2013-02-01" for number in (1, 2, 3)]
+        world.load(*names, schema=_dated(), partition_by=("day", "date"))
+        text = table_page(world, day=date(2013, 2, 1)).text
+        assert all(name in text for name in names)
+        monkeypatch.setattr(pages, "_SQUARES", 2)
+        text = table_page(world, day=date(2013, 2, 1)).text
+        assert "and 1 more" in text
+
+    def test_number_of_failed_runs_that_are_left_out(self, world: World) -> None:
+        world.load(DAY1)
+        for number in range(27):
+            error = InvalidInputError("no such column")
+            key = f"key-{number}"
+            failure = Failure.of(error, ROOT, key, TASK, new_write_id(), (DAY1,))
+            world.store.apply(Put(ROOT.failure_key(key), failure.encode()))
+        assert "and 2 more" in table_page(world).text
+
     def test_a_table_that_is_not_made_yet(self, world: World) -> None:
         world.write(world.open(), DAY1)
         page = table_page(world)
@@ -264,6 +286,15 @@ class TestJob:
         (file,) = world.snapshot().files
         assert file.key in page.text
         assert file.checksum in page.text
+
+    def test_number_of_partitions_that_are_left_out(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        done = world.load(DAY1, DAY2, "day=3")
+        monkeypatch.setattr(pages, "_CHANGES_SHOWN", 2)
+        partitions = self.page(world, done.job).text.partition("Manifest")[0]
+        assert "and 1 more" in partitions
+        assert "day=3" not in partitions
 
     def test_what_a_merge_did(self, world: World) -> None:
         world.load(DAY1, rows=2)
