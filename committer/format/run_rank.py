@@ -11,9 +11,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
+from numbers import Real
 from typing import Any
 
 from ..errors import InvalidInputError
@@ -47,6 +49,21 @@ class RunRank:
     value: float
     then: float = 0.0
     kind: RankKind = RankKind.TIME
+
+    def __post_init__(self) -> None:
+        """Refuse a rank that no record can hold: a head with such a rank could not be read.
+
+        :raises InvalidInputError: a number that is not finite, or another kind.
+        """
+        for name in ("value", "then"):
+            object.__setattr__(self, name, _finite(name, getattr(self, name)))
+        try:
+            object.__setattr__(self, "kind", RankKind(self.kind))
+        except ValueError as error:
+            raise InvalidInputError(
+                f"kind={self.kind!r} of a RunRank is no kind of a rank; nothing was sent.",
+                remedy=f"Choose one of {', '.join(RankKind)}.",
+            ) from error
 
     @staticmethod
     def of(given: object, then: datetime | None = None) -> RunRank:
@@ -106,6 +123,24 @@ class RunRank:
             return f"{self.value:g} s"
 
 
+def _finite(name: str, given: object) -> float:
+    """Return a number of a rank.
+
+    :param name: the field's name, for the error.
+    :raises InvalidInputError: it is not a finite number.
+    """
+    number = math.nan
+    if isinstance(given, Real) and not isinstance(given, bool):
+        with suppress(OverflowError):
+            number = float(given)
+    if not math.isfinite(number):
+        raise InvalidInputError(
+            f"{name}={given!r:.100} of a RunRank is not a finite number; nothing was sent.",
+            remedy=f"Give {_WANTED}, by RunRank.of.",
+        )
+    return number
+
+
 def _number(given: object) -> float | None:
     """Parse a number that a user gives; ``None``: not a number, or too large for an exact float."""
     if isinstance(given, bool | date):
@@ -135,6 +170,19 @@ class RunRanks:
     """
 
     by_partition: Mapping[str, RunRank]
+
+    def __post_init__(self) -> None:
+        """Refuse ranks that are not of class :class:`RunRank`.
+
+        :raises InvalidInputError: there are such ranks.
+        """
+        for name, rank in self.by_partition.items():
+            if not isinstance(rank, RunRank):
+                raise InvalidInputError(
+                    f"The rank of {name!r} in RunRanks is {rank!r:.100}, not a RunRank; nothing "
+                    "was sent.",
+                    remedy=f"Give RunRank.of(…), of {_WANTED}.",
+                )
 
     @staticmethod
     def of(given: object) -> RunRanks:

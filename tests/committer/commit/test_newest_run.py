@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -345,6 +346,29 @@ class TestRank:
     )
     def test_what_a_user_gives(self, given: object, rank: str) -> None:
         assert str(RunRank.of(given)) == rank
+
+    @pytest.mark.parametrize(
+        "given", [float("nan"), float("inf"), pytest.param(10**400, id="10**400"), "1", True, None]
+    )
+    @pytest.mark.parametrize("field", ["value", "then"])
+    def test_rank_that_no_head_can_hold_is_refused(self, given: Any, field: str) -> None:
+        """A head that had it could neither be read nor be replaced."""
+        with pytest.raises(InvalidInputError, match=f"{field}=.* is not a finite number"):
+            RunRank(**{"value": 1.0, field: given})
+
+    def test_rank_of_a_kind_in_its_own_words_is_of_that_kind(self) -> None:
+        assert RunRank(1, kind="number") == RunRank.of(1)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match=r"kind='day'.*Choose one of time, number"):
+            RunRank(1, kind="day")  # type: ignore[arg-type]
+
+    def test_ranks_that_are_bare_numbers_are_refused(self) -> None:
+        with pytest.raises(InvalidInputError, match="rank of 'day=1' in RunRanks is 5"):
+            RunRanks({DAY1: 5})  # type: ignore[dict-item]
+
+    def test_rank_by_a_number_of_numpy_is_recorded(self, world: World) -> None:
+        rank = RunRank(np.int64(7), kind=RankKind.NUMBER)  # type: ignore[arg-type]
+        done = world.load(DAY1, run_rank=RunRanks({DAY1: rank}), **NEWEST)
+        assert world.jobs_of(DAY1) == [done.job]
 
     def test_time_beyond_all_calendars_is_shown_by_its_seconds(self) -> None:
         with pytest.raises(InvalidInputError, match=r"1e\+20 s.* do not say which run is newer"):
