@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from ...committer.errors import OutcomeUnknownError, RefusedError, VerificationError, counted
 from ...committer.format.layout import TableRoot
 from ...committer.store.deletion import remove
-from ...s3a.hadoop.settings import STAGING
+from ...s3a.hadoop.settings import STAGING, UNIQUE_KEY
 from ...s3a.recovery.liveness import Action, RecoveryOptions
 from ...s3a.recovery.recover import JobOutcome, recover_jobs
 from ...s3a.runs import ledger, try_record
@@ -222,7 +222,7 @@ class Tries:
             )
         for write in (write for write in unsure if write.is_adding):
             root = TableRoot.parse(write.destination)
-            if write.committer in STAGING:
+            if _marks_files(record, write):
                 # The files' names have the job's UUID, so they are its own.
                 came = self._table.run(files_since(root, write.since_ms))
                 self._remove(record, write, [key for key in came if write.uuid in key])
@@ -232,7 +232,7 @@ class Tries:
                 raise self._doubtful(
                     record,
                     f"since it began, {counted(len(files), 'file')} came to {root.url} that may be "
-                    f"its own, since the {write.committer} committer does not mark them: "
+                    f"its own, since {_unmarked(write)}: "
                     f"{', '.join(sorted(files)[:_SHOWN])}",
                     "They may hold all of its rows, none, or a part: a commit that fails half-way "
                     "takes back some of its files only. Find out which are its own (Spark gives "
@@ -308,6 +308,24 @@ def _writes_of(root: TableRoot, record: TryRecord) -> tuple[WriteRecord, ...]:
     Its record has none if its application does not use ``save()``: then it is :func:`raw_write`.
     """
     return record.writes or (raw_write(root, record),)
+
+
+def _marks_files(record: TryRecord, write: WriteRecord) -> bool:
+    """Return whether the names of a write's files have the UUID of its job.
+
+    The staging committers add it. ``save()`` sees to that for each of its writes; for an
+    application without ``save()`` the settings of its attempt count.
+    """
+    said = (record.settings or {}).get(UNIQUE_KEY, "")
+    is_set = write.number > 0 or said.strip().lower() != "false"
+    return write.committer in STAGING and is_set
+
+
+def _unmarked(write: WriteRecord) -> str:
+    """Explain why the names of a write's files do not show that they are its own."""
+    if write.committer in STAGING:
+        return f"{UNIQUE_KEY} is off and their names have no job's UUID"
+    return f"the {write.committer} committer does not mark them"
 
 
 def refuse_late_commits(table: Table, idempotency_key: str, quiet: bool = False) -> None:

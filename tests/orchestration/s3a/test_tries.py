@@ -202,6 +202,18 @@ class TestWhatWouldDouble:
         assert run.settle().state == UNDONE
         assert run.world.visible() == [others]
 
+    @pytest.mark.parametrize("unique", ["false", "true"])
+    def test_files_that_may_be_its_own_where_staged_names_have_no_uuid(self, unique: str) -> None:
+        """Of an application without save(): that sets it for each write."""
+        said = {"fs.s3a.committer.staging.unique-filenames": unique}
+        run = Run(committer="directory", settings=said)
+        run.world.store.apply(Put(f"{ROOT.prefix}/day=1/part-0-{OTHER}.parquet", b"rows"))
+        if unique == "true":
+            assert run.settle().state == UNDONE
+        else:
+            with pytest.raises(RefusedError, match=r"may be its own, since .* no job's UUID"):
+                run.settle()
+
     def test_nothing_is_undone_where_they_cannot_be_removed(self) -> None:
         run = Run(write(committer="directory", state=WRITING), committer="directory")
         run.world.store.apply(Put(f"{ROOT.prefix}/day=1/part-0-{FIRST}.parquet", b"rows"))
