@@ -11,12 +11,12 @@ from ..committer.format.layout import TableRoot, new_job_id
 from ..committer.store.requests import Step
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
-from ..log.change import RUN, LogChange, removed_files
+from ..log.change import LogChange, removed_files
 from ..log.job_steps import abandon_job, commit_or_abandon, open_log_job
 from ..log.opening import LogDepth, OpenedLog, open_log, read_entries
 from ..log.restoring import LogRestore, plan_restore
 from ..log.scope import Scope
-from ..log.searching import RunDone
+from ..log.searching import RunDone, find_run
 from ..log.undoing import plan_undo
 from .delta_files import name_told
 from .delta_upkeep import store_now
@@ -118,10 +118,12 @@ def preview(layout: DeltaLayout, plan: Planner) -> Step[RestoredVersion]:
 def find_restored(layout: DeltaLayout, run: str, version: int) -> Step[RestoredVersion | None]:
     """Find the job by which a run has restored a version before; ``None``: it has not."""
     state = (yield from open_log(layout, LogDepth.WHOLE)).state
-    done = state.transactions.get(RUN + run)
+    done = yield from find_run(layout, state, run, "")
     if done is None:
         return None
-    (entry,) = yield from read_entries(layout.folder, [done.version])
+    entry = done.entry
+    if entry is None:
+        (entry,) = yield from read_entries(layout.folder, [done.version])
     return RestoredVersion(version, state.version, job=entry and entry.job)
 
 

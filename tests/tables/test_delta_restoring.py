@@ -364,6 +364,24 @@ class TestRestore:
         assert other.partitions == (DAY1,)
         assert past.values() == [("1", 1), ("2", 1)]
 
+    def test_second_restore_of_a_run_is_known_though_an_engine_has_dropped_its_transaction(
+        self, past: Past
+    ) -> None:
+        past.load(2, "1")
+        past.set_properties({"delta.setTransactionRetentionDuration": "interval 1 day"})
+        done = past.table.restore(0, [DAY1], apply=True, idempotency_key="run")
+        past.load(3, "1")
+        for key in past.store.keys("flights/_delta_log/"):
+            body = past.store.objects[key].body
+            if key.endswith(".crc"):
+                del past.store.objects[key]
+            elif b"zero_rename.run/" in body:
+                lines = [it for it in body.splitlines() if b"zero_rename.run/" not in it]
+                past.store.apply(PutFile(key, b"\n".join(lines)))
+        again = past.opened().restore(0, [DAY1], apply=True, idempotency_key="run")
+        assert (again.job, again.partitions) == (done.job, ())
+        assert past.values() == [("1", 3), ("2", 1)]
+
     def test_restore_beside_another_one_of_its_run_reports_that_one(self, past: Past) -> None:
         past.load(2, "1")
         jobs: list[RestoredVersion] = []
