@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -47,6 +48,8 @@ from ..committer.errors import (
     CommitConflictError,
     InvalidInputError,
     RefusedError,
+    StoreRefusedError,
+    StoreUnreachableError,
     TableMismatchError,
     ZeroRenameError,
     about,
@@ -572,7 +575,9 @@ def _commit(
     spec, files = opened.spec, [file for result in results for file in result.files]
     done, left = yield from _commit_what_counts(layout, opened, log, change, now)
     if isinstance(done, EntryCommitted):
-        yield from delete_files(left.keys)
+        # The job is committed. No reader sees these files, and purge deletes them.
+        with suppress(StoreRefusedError, StoreUnreachableError):
+            yield from delete_files(left.keys)
         tell_overwritten(opened.root, done)
         if done.state is not None:
             note(replace(log, state=done.state, overwritten=done.overwritten))

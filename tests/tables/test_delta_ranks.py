@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -10,9 +10,10 @@ import pytest
 from conftest import Bucket
 
 from zero_rename.committer import CommitConflictError, RunRanks, SupersededRunError
-from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.errors import InvalidInputError, StoreUnreachableError
 from zero_rename.committer.store.listing import list_objects
-from zero_rename.tables import DeltaTable
+from zero_rename.committer.store.requests import Step
+from zero_rename.tables import DeltaTable, delta_steps
 
 pytestmark = [pytest.mark.memory_s3]
 SCHEMA = pa.schema([("day", pa.string()), ("n", pa.int64())])
@@ -81,6 +82,22 @@ def test_late_run_leaves_out_what_newer_ones_have_loaded_where_it_says_so(
     with pytest.raises(SupersededRunError) as caught:
         load(table, 1, "a", "b", on_superseded="skip")
     assert caught.value.skips
+
+
+def test_job_is_committed_though_files_that_it_leaves_out_cannot_be_deleted(
+    table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(table, 3, "a")
+
+    def refuse(keys: Iterable[str]) -> Step[None]:
+        yield from ()
+        if [*keys]:
+            raise StoreUnreachableError("The store did not answer.")
+
+    monkeypatch.setattr(delta_steps, "delete_files", refuse)
+    done = load(table, 2, "a", "b", on_superseded="skip")
+    assert [it.partition for it in done.partitions] == ["day=b"]
+    assert rows(table) == {"a": [3], "b": [2]}
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
