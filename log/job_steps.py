@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..committer.errors import (
+    DamagedError,
     JobFencedError,
     OtherJobError,
     OutcomeUnknownError,
@@ -161,9 +162,10 @@ def commit_job(
     return answer
 
 
-def leaves_no_entry(error: RefusedError) -> bool:
-    """Return whether a refused commit has certainly left no entry. After an error of the store this
-    is not certain: the entry may have been written before."""
+def leaves_no_entry(error: RefusedError | DamagedError) -> bool:
+    """Return whether a commit that raised an error has certainly left no entry. After an error of
+    the store this is not certain: the entry may have been written before. A damaged record stops a
+    commit before its entry is written; one that is met later is reported as another error."""
     return not isinstance(error, StoreRefusedError | StoreUnreachableError)
 
 
@@ -171,10 +173,10 @@ def commit_or_abandon(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
 ) -> Step[EntryCommitted | RunDone]:
     """Commit and finish a job (:func:`commit_job`) that writes nothing but its entry; close it if
-    it is refused."""
+    it is refused, or if the log is damaged."""
     try:
         return (yield from commit_job(layout, opened, change, now))
-    except RefusedError as error:
+    except (RefusedError, DamagedError) as error:
         if leaves_no_entry(error):
             yield from abandon_job(layout, change.job)
         raise

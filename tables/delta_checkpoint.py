@@ -174,7 +174,7 @@ class DeltaCheckpointer:
         except CommitConflictError:
             self._give_up(job, copies)
             return changed + self._again(found)
-        except RefusedError as error:
+        except (RefusedError, DamagedError) as error:
             if leaves_no_entry(error):
                 self._give_up(job, copies)
             raise

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from support.delta_tables import on
-from support.memory_store import ManualClock, MemoryStore
+from support.faults import beside
+from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename.committer.errors import (
     CommitConflictError,
     InvalidInputError,
@@ -423,3 +424,15 @@ def test_run_whose_entry_was_written_over_is_not_taken_for_done_by_its_report(
     assert [it.outcome for it in on(store).repair(apply=True)] == ["committed"]
     write(store, rows(3), **run)
     assert values(store) == [1, 2, 3]
+
+
+def test_change_that_meets_a_damaged_entry_leaves_no_open_job(store: MemoryStore) -> None:
+    def damaged() -> None:
+        store.apply(s.PutFile(f"{LOG}{1:020d}.json", b"{"))
+
+    table = on(store)
+    fault = beside(s.Put, damaged, "_delta_log/", times=1)
+    table.driver = MemoryDriver(store, fault)  # type: ignore[assignment]
+    with pytest.raises(RecordDamagedError):
+        table.set_retention(30 * DAY, apply=True)
+    assert on(store).open_jobs() == []
