@@ -409,6 +409,7 @@ class DeltaTable(ChangeableTable):
         :param since: the changes that count.
         :raises TableNotFoundError: there is no table.
         """
+        partitions = None if partitions is None else {*partitions}
         opened = self._found(self._open(LogDepth.FILES))
         state = snapshot_of(self.root, self._layout, opened.state, partitions)
         names = state.by_partition() if partitions is None else partitions

@@ -436,3 +436,10 @@ def test_change_that_meets_a_damaged_entry_leaves_no_open_job(store: MemoryStore
     with pytest.raises(RecordDamagedError):
         table.set_retention(30 * DAY, apply=True)
     assert on(store).open_jobs() == []
+
+
+def test_last_changes_of_partitions_given_by_a_generator_are_found(store: MemoryStore) -> None:
+    write(store, rows(3, day=2))
+    state, last = on(store).last_changes((f"day={it}" for it in (1, 2)), Since())  # type: ignore[arg-type]
+    assert {it.partition for it in state.files} == {"day=1", "day=2"}
+    assert {name: it.version for name, it in last.of.items()} == {"day=1": 0, "day=2": 1}
