@@ -172,8 +172,17 @@ def rewriting(operation: str, changes_data: bool) -> Amend:
     :param operation: the operation's name in the log: ``MERGE``, ``DELETE``, ``OPTIMIZE``.
     :param changes_data: ``False`` if the rows stay the same.
     """
+    return _Rewriting(operation, changes_data)
 
-    def amend(change: LogChange, state: LogState) -> LogChange:
+
+@dataclass(frozen=True)
+class _Rewriting:
+    """An :data:`Amend` that turns a replace into a change that rewrites files."""
+
+    operation: str
+    changes_data: bool
+
+    def __call__(self, change: LogChange, state: LogState) -> LogChange:
         there = state.live.values() if state.exists else ()
         read = frozenset(it.path for it in there if change.replaced.has(state.partition(it)))
         return replace(
@@ -182,11 +191,15 @@ def rewriting(operation: str, changes_data: bool) -> Amend:
             replaced=NONE,
             settles={},  # Its rows include those of other runs.
             reads=change.reads or change.replaced,
-            operation=operation,
-            changes_data=changes_data,
+            operation=self.operation,
+            changes_data=self.changes_data,
         )
 
-    return amend
+
+def _removes_rows(spec: JobSpec, amend: Amend) -> bool:
+    """Return whether a job removes rows; a compaction only removes files."""
+    changes_data = not isinstance(amend, _Rewriting) or amend.changes_data
+    return spec.mode is Mode.REPLACE and changes_data
 
 
 @dataclass(frozen=True)
@@ -332,7 +345,9 @@ def _open(
         yield from _make_table(root, spec, seen)
         opened = yield from open_log_job(layout, ids, owner, depth, run)
     try:
-        return (yield from _opened(root, layout, opened, spec, seen.facts)), opened.log
+        removes_rows = _removes_rows(spec, amend)
+        begun = yield from _opened(root, layout, opened, spec, removes_rows, seen.facts)
+        return begun, opened.log
     except ZeroRenameError:
         # Only the open record was written: there are no tasks yet.
         yield from abandon_job(layout, opened.job)
@@ -392,12 +407,13 @@ def _opened(
     layout: DeltaLayout,
     opened: OpenedLogJob,
     spec: JobSpec,
+    removes_rows: bool,
     known: StoreFacts | None,
 ) -> Step[OpenedJob]:
     state, data_root = opened.log.state, spec.fast
     if state.exists:
         data_root = kept_data_root(root, state, spec.fast)
-        layout.check_writable(state, removes_rows=spec.mode is Mode.REPLACE)
+        layout.check_writable(state, removes_rows)
         if data_root is not None:
             yield from refuse_marked_by_another(root, layout, data_root, state.table_id)
     else:

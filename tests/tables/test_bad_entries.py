@@ -443,3 +443,13 @@ def test_last_changes_of_partitions_given_by_a_generator_are_found(store: Memory
     state, last = on(store).last_changes((f"day={it}" for it in (1, 2)), Since())  # type: ignore[arg-type]
     assert {it.partition for it in state.files} == {"day=1", "day=2"}
     assert {name: it.version for name, it in last.of.items()} == {"day=1": 0, "day=2": 1}
+
+
+def test_table_that_only_takes_appends_is_compacted(store: MemoryStore) -> None:
+    write(store, rows(3))
+    _set_property(store, "delta.appendOnly", "true")
+    (done,) = on(store).compact(apply=True)
+    assert (done.action, done.files_after) == ("compacted", 1)
+    assert values(store) == [1, 2, 3]
+    with pytest.raises(TableMismatchError, match="appendOnly"):
+        write(store, rows(4), mode="overwrite")
