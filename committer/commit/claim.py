@@ -16,6 +16,7 @@ from ..errors import (
 )
 from ..format.job_spec import Mode, OnConflict, OnSuperseded
 from ..format.records.head import HeadState, PartitionHead, Slot
+from ..format.schema.hive_paths import spelled_as_stored
 from ..store.conditional_put import NotWritten, Uncertain
 from ..store.requests import Absent, All, Head, Step
 from .apply import finish
@@ -444,7 +445,12 @@ def _may_be_equally_new(
     entry = yield from or_error(read_open(context, other))
     if not isinstance(entry, OpenEntry) or entry.record is None:
         return True
-    theirs = entry.record.rank(partition)
+
+    def spell(path: str) -> str:
+        return spelled_as_stored(path, opened.schema, opened.partition_by)
+
+    # An open record is written before its job knows the table: it names partitions as its user did.
+    theirs = entry.record.spelled(spell).rank(partition)
     return theirs is not None and theirs == opened.rank(partition)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 from ..job_spec import Coordination, JobSpec, Mode, OnConflict, Owner, SuccessMarkers
@@ -52,6 +53,15 @@ class OpenRecord:
     def rank(self, partition: str) -> RunRank | None:
         """Return the rank of its run in a partition; ``None``: it only rewrites existing rows."""
         return rank_in(self.run_rank, partition, self.job)
+
+    def spelled(self, spell: Callable[[str], str]) -> OpenRecord:
+        """Return the record with the ranks by the names that the table gives its partitions.
+
+        :param spell: returns a partition's name as the table stores it.
+        """
+        if self.run_rank is None:
+            return self
+        return replace(self, run_rank=self.run_rank.spelled(spell))
 
     @property
     def patience(self) -> float:

@@ -252,10 +252,11 @@ class TestFencedWhileItClaims:
         [
             ({"run_rank": NEW}, False),
             ({"run_rank": MIDDLE}, True),
+            ({"run_rank": RunRanks({"day=01": MIDDLE})}, True),
             ({"run_rank": OLD}, False),
             ({"run_rank": 7, "on_conflict": OnConflict.LAST_WINS}, False),
         ],
-        ids=["newer", "equally new", "older", "of another kind"],
+        ids=["newer", "equally new", "equally new, spelled otherwise", "older", "of another kind"],
     )
     def test_is_final_only_where_its_next_try_would_not_notice(
         self, world: World, commits: bool, other: dict[str, Any], is_final_error: bool
