@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -192,7 +194,7 @@ def table(
         name=name,
         overview=overview,
         verdict=wording.verdict_on(overview, tasks),
-        owners=_Owners(visitor),
+        owners=_Owners(visitor, overview),
         calendar=calendar,
         year=shown,
         drawn=None if shown is None else drawn(shown, calendar.by_month),
@@ -228,7 +230,7 @@ def partition(
         conflicts=conflicts,
         under_way=under_way,
         gaps=history.version - len({it.version for it in history.entries if it.version}),
-        owners=_Owners(visitor),
+        owners=_Owners(visitor, overview),
         files=history.files[:_FILES_SHOWN],
         neighbours=_neighbours(overview.partitions, history.partition),
     )
@@ -249,10 +251,14 @@ def job(visitor: Visitor, conn: str, name: str, job: str, found: JobManifest | N
 
 
 class _Owners:
-    """Owners of jobs, hidden if the visitor may not see their DAGs."""
+    """Owners of jobs, hidden if the visitor may not see their DAGs.
 
-    def __init__(self, visitor: Visitor) -> None:
+    :param overview: of the table, whose texts name owners.
+    """
+
+    def __init__(self, visitor: Visitor, overview: TableOverview | None = None) -> None:
         self._visitor = visitor
+        self._overview = overview
 
     def hidden(self, owner: Owner) -> bool:
         """Return whether a job's owner is of a DAG that the visitor may not see."""
@@ -261,6 +267,33 @@ class _Owners:
     def address(self, owner: Owner) -> str | None:
         """Return the address of the owner's task instance; ``None`` if it is hidden or no task."""
         return None if self.hidden(owner) else task_address(owner)
+
+    def said(self, text: str) -> str:
+        """Return a text about the table, such as an error, without the names of hidden DAGs."""
+        return text if self._names is None else self._names.sub("a DAG you may not see", text)
+
+    @cached_property
+    def _names(self) -> re.Pattern[str] | None:
+        """Pattern of the names of hidden DAGs, with their tasks, and of their runs' keys."""
+        found = owners_in(self._overview) if self._overview else ()
+        hidden = {str(it.dag_id) for it in found if self.hidden(it)}
+        # A run's key has the name as a part of an address has it.
+        names = {*hidden, *(quote(it, safe=":+ ~") for it in hidden)}
+        if not names:
+            return None
+        # The longest first: a DAG's name may be the beginning of another one's.
+        either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+        return re.compile(rf"(?<![\w.-])(?:{either})(?:[./][\w%][^\s,;()'\"]*)?(?![\w-])")
+
+
+def owners_in(overview: TableOverview) -> Iterator[Owner]:
+    """Yield the owners of a table's recent jobs, failures and conflicts."""
+    for it in (*overview.jobs, *overview.under_way, *overview.failures):
+        yield it.owner
+    for conflict in overview.conflicts:
+        yield from (run.owner for run in conflict.runs)
+        if conflict.settlement is not None:
+            yield conflict.settlement.by
 
 
 def _sums(overview: TableOverview) -> dict[str, Any]:

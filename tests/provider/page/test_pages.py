@@ -159,6 +159,29 @@ class TestTable:
         assert "Settled (kept, keep=x) by" in page
         assert "maintenance" in page
 
+    def test_texts_do_not_name_a_dag_that_the_visitor_may_not_see(self, world: World) -> None:
+        world.date_jobs()
+        for rank in (2, 1):
+            owner = Owner(dag_id=f"secret.{rank}", run_id=f"run {rank}", task_id="load")
+            run: dict[str, Any] = {"idempotency_key": f"secret.{rank}/run/load", "run_rank": rank}
+            world.load(DAY1, owner=owner, mode=Mode.REPLACE, **run)
+        (conflict,) = world.driver.run(find_conflicts(world.context)).conflicts
+        text = "beside secret.2.load, for (secret.1/run/load); secretary waits. And secret.2."
+        fail(world, DAY2, owner=Owner(dag_id="secret.1", run_id="r", task_id="load"), text=text)
+        overview = look(world)
+        history = world.driver.run(look_back(world.context, DAY1, overview.jobs))
+        for sees in (True, False):
+            of_day = pages.partition(visitor(sees), "lake", "flights", overview, history)
+            for page in (table_page(world, sees).text, Read(of_day).text):
+                assert "Runs conflict" in page
+                assert ("secret." in page) == sees
+        hidden = table_page(world, sees=False).text
+        assert "for (a DAG you may not see); secretary waits. And a DAG you may not see." in hidden
+        by = Owner("secret.1", "r", "settle")
+        done = Settlement("x", ("y",), None, by, "prefer=secret.2", SettledBy.KEPT)
+        world.driver.run(settle(ROOT.conflicts_key, conflict, done))
+        assert "prefer=a DAG you may not see" in table_page(world, sees=False).text
+
     def test_a_job_whose_record_cannot_be_read_alone(self, world: World) -> None:
         world.load(DAY1)
         opened = world.open()
