@@ -23,8 +23,9 @@ logger = logging.getLogger("zero_rename.spark.saving.distribution")
 #: Nodes of a plan that leave the order of the rows below them as it is.
 _KEEP_ORDER = frozenset(
     (
-        *("Project", "Filter", "SubqueryAlias", "View", "GlobalLimit", "LocalLimit"),
-        *("MapInPandas", "MapInArrow", "PythonMapInArrow", "CollectMetrics"),
+        *("Project", "Filter", "SubqueryAlias", "View", "GlobalLimit", "LocalLimit", "Offset"),
+        *("MapInPandas", "MapInArrow", "PythonMapInArrow", "CollectMetrics", "WithCTE"),
+        *("Generate", "Sample", "ResolvedHint"),
     )
 )
 _DIRECTION = re.compile(r" (ASC|DESC) NULLS ")
@@ -76,7 +77,9 @@ def has_own_order(plan: str) -> bool:
     :param plan: an analysed plan as Spark writes it, its root first.
     """
     for line in plan.splitlines():
-        node = line.lstrip(" +-")
+        node = line.lstrip(" :+-")
+        if ":" in line[: len(line) - len(node)]:
+            continue  # A query that the node above uses: of WITH, or in a condition.
         name = node.partition(" ")[0]
         if name == "Sort" or (name == "RepartitionByExpression" and _DIRECTION.search(node)):
             return True

@@ -68,6 +68,27 @@ def test_a_frame_with_an_order_of_its_own_keeps_it(
     assert distributed(ordered, ["day"], None, url) is ordered
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH c AS (SELECT * FROM scattered), d AS (SELECT id FROM c) "
+        "SELECT c.* FROM c JOIN d USING (id) ORDER BY id",
+        "SELECT * FROM ordered WHERE id < (SELECT max(id) + 1 FROM scattered)",
+        "SELECT * FROM ordered OFFSET 1",
+        "SELECT id, explode(array(1, 2)) AS twice FROM ordered",
+    ],
+)
+def test_order_is_seen_below_what_keeps_it(
+    spark: Any, scattered: Any, url: str, query: str
+) -> None:
+    scattered.createOrReplaceTempView("scattered")
+    scattered.sort("id").createOrReplaceTempView("ordered")
+    frame = spark.sql(query)
+    assert distributed(frame, ["id"], None, url) is frame
+    unordered = spark.sql("WITH c AS (SELECT * FROM ordered) SELECT id FROM c GROUP BY id")
+    assert distributed(unordered, ["id"], None, url) is not unordered
+
+
 def test_rows_that_this_package_reads_come_together(scattered: Any, url: str) -> None:
     by = {"partition_by": ["d`ay"]}
     assert saved(scattered, url, **by) == 12 * 5
