@@ -291,8 +291,10 @@ class MergeJoin:
         return old, new
 
     def _why_not_repeatable(self) -> str | None:
+        # A bare name that both sides have is the source's.
+        table_only = [it for it in self._source.own.names if it not in self._frame.columns]
         for name, text in self._rules.expressions.items():
-            if reads_table(text, self._source.own.names):
+            if reads_table(text, table_only):
                 return f"{name} is computed from what the table holds"
         if self._rules.not_matched == IGNORE or self._rules.null_safe:
             return None

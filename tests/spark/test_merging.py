@@ -487,6 +487,15 @@ class TestRuns:
             merge(frame, url, on=["k"], when_matched=more, options=again)
         assert held(url) == [(1, "aA", "x")]
 
+    def test_deletion_by_a_column_of_the_frame_is_made_again(self, spark, url):
+        """The table has a column of that name, too, which the condition does not use."""
+        put(url, (1, "a", "x"), (2, "b", "x"))
+        rule = {"on": ["k"], "delete_when": "v = 'D'"}
+        merge(changes(spark, (1, "D", "x"), (2, "B", "x")), url, **rule, options=OWN)
+        again = OWN | {"onRepeat": "replace_own"}
+        merge(changes(spark, (1, "D", "x"), (2, "C", "x")), url, **rule, options=again)
+        assert held(url) == [(2, "C", "x")]
+
     def test_a_run_whose_rows_were_merged_does_not_add_them_once_more(self, spark, url):
         put(url, (1, "a", "x"), idempotency_key="other")
         merge(changes(spark, (1, "A", "x"), (2, "b", "x")), url, on=["k"], options=OWN)
