@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Sheet
 from typer.core import TyperGroup
 
+from ..catalog.catalog_report import CatalogUnsyncedError
 from ..committer.errors import (
     OutcomeUnknownError,
     TableNotFoundError,
@@ -41,7 +42,10 @@ EXIT_CODES = (
     "nothing was changed; 3 unknown whether it happened, or begun and not finished: run it again."
 )
 #: Errors after which something may have happened.
-_UNSURE = (OutcomeUnknownError, UnfinishedCommitError, UnfinishedUpkeepError)
+_UNSURE = (
+    *(OutcomeUnknownError, UnfinishedCommitError, UnfinishedUpkeepError),
+    CatalogUnsyncedError,
+)
 #: The remark of a command without ``--apply``, if it would delete or decide.
 DRY = "Nothing was changed; --apply does it."
 

@@ -13,7 +13,9 @@ from typer.testing import CliRunner, Result
 
 from support.day_rows import load_rows
 from zero_rename import Table
+from zero_rename.catalog.glue import GlueCatalog
 from zero_rename.cli import app
+from zero_rename.cli.output import Exit
 
 pytestmark = pytest.mark.memory_s3
 
@@ -83,6 +85,23 @@ def test_sync(table: Table, s3_bucket: Bucket) -> None:
     assert json.loads(output)["added"] == 2
     refused = invoke("catalog", "sync", table.root.url, "--catalog", "hive://a/b", code=2)
     assert "spark=spark" in refused.output
+
+
+@pytest.mark.usefixtures("s3_server")
+def test_registration_that_was_done_in_part_is_not_called_refused(
+    table: Table, s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glue = boto3.client("glue")
+    glue.create_database(DatabaseInput={"Name": s3_bucket.name})
+
+    def fails(self: GlueCatalog, *_: Any) -> None:
+        raise self.unsynced("ThrottlingException")
+
+    monkeypatch.setattr(GlueCatalog, "_tell_partitions", fails)
+    url = f"glue://{s3_bucket.name}/sales"
+    said = invoke("catalog", "sync", table.root.url, "--catalog", url, code=Exit.UNKNOWN)
+    assert "Repeat it" in said.output
+    assert len(glue.get_tables(DatabaseName=s3_bucket.name)["TableList"]) == 1
 
 
 def test_compact(table: Table) -> None:
