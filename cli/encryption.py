@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..committer.errors import InvalidInputError
+from ..committer.errors import InvalidInputError, TableNotFoundError
 from ..committer.store.encryption import Encryption
 from .output import DRY, Apply, AsJson, Url, print_rows, say
-from .tables import table_of_directories
+from .tables import refuse_apply_alone, table_of_directories
 
 
 def encryption(
@@ -45,6 +45,13 @@ def encryption(
             "table's encryption.",
         )
     if algorithm is None:
+        refuse_apply_alone(table, apply, "encryption")
+        if not found.exists():
+            raise TableNotFoundError(
+                "There is no table here, so none has an encryption. Nothing was changed.",
+                table=found.root.url,
+                remedy="Check the root.",
+            )
         before = after = found.encryption
     else:
         change = found.set_encryption(None if algorithm == "none" else algorithm, key, apply)

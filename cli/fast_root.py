@@ -11,7 +11,7 @@ from ..committer.errors import InvalidInputError, counted
 from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
 from . import delta
 from .output import DRY, Apply, AsJson, Partitions, Url, look_where, plain, print_rows, say
-from .tables import delta_table
+from .tables import delta_table, refuse_apply_alone
 
 _WHY = "the files of a table of directories lie in it"
 _REMEDY = "Name a Delta table; zero-rename copy --layout delta makes one of a table of directories."
@@ -81,6 +81,7 @@ def data_root(
     """
     found = delta_table(table, _WHY, _REMEDY)
     if root is None:
+        refuse_apply_alone(table, apply, "data root")
         now, lying = found.data_root, found.not_durable()
         before = after = now
     else:

@@ -13,7 +13,7 @@ from ..tables import DeltaTable
 from . import delta
 from .amounts import DAY, age_option
 from .output import DRY, Apply, AsJson, Partitions, Url, look_where, print_rows, say
-from .tables import delta_table, open_table, table_of_directories
+from .tables import delta_table, open_table, refuse_apply_alone, table_of_directories
 
 
 def history(
@@ -128,6 +128,7 @@ def retention(
     """
     opened = _with_history(table)
     if set is None:
+        refuse_apply_alone(table, apply, "retention")
         before = after = opened.retention
     else:
         change = opened.set_retention(set, apply)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..committer import Table
 from ..committer.commit.state.table_kind import TableKind, table_kind
-from ..committer.errors import TableMismatchError
+from ..committer.errors import InvalidInputError, TableMismatchError
 from ..tables import DeltaTable
 from ..tables.table_at import delta_alone, opened_as_it_is
 
@@ -68,4 +68,18 @@ def refuse_option(opened: object, option: str, given: object, remedy: str) -> No
             f"It is a Delta table, which has no {option}. Nothing was changed.",
             table=opened.root.url,
             remedy=remedy,
+        )
+
+
+def refuse_apply_alone(table: str, apply: bool, setting: str) -> None:
+    """Refuse --apply of a command that only shows a setting, since no value is given for it.
+
+    :param setting: the name of the setting.
+    :raises InvalidInputError: --apply is given.
+    """
+    if apply:
+        raise InvalidInputError(
+            f"--apply is given without the {setting} that is to be set. Nothing was changed.",
+            table=table,
+            remedy=f"Give the {setting}, too; or leave --apply out to see the present one.",
         )

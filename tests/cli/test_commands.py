@@ -842,6 +842,16 @@ class TestEncryption:
         refused = invoke("encryption", table.root.url, "--key", self.KEY, "--apply")
         assert (refused.exit_code, "--key is given" in refused.stderr) == (Exit.REFUSED, True)
 
+    def test_encryption_of_no_table_is_refused(self, table: Table) -> None:
+        refused = invoke("encryption", f"{table.root.url}s")
+        assert refused.exit_code == Exit.REFUSED
+        assert "TableNotFoundError: There is no table here" in refused.stderr
+
+    def test_apply_without_an_encryption_is_refused(self, table: Table) -> None:
+        refused = invoke("encryption", table.root.url, "--apply")
+        assert refused.exit_code == Exit.REFUSED
+        assert "--apply is given without the encryption" in refused.stderr
+
     def test_copy_has_the_encryption_that_is_named_or_the_old_tables(self, table: Table) -> None:
         table.set_encryption("SSE-S3", apply=True)
         url = table.root.url

@@ -215,6 +215,13 @@ def test_retention_is_shown_and_set(table: DeltaTable) -> None:
     assert table.retention == 30 * 86400.0
 
 
+@pytest.mark.parametrize("words", ["retention", "data-root"])
+def test_apply_without_a_value_that_is_to_be_set_is_refused(table: DeltaTable, words: str) -> None:
+    refused = ask(table, words, "{t} --apply")
+    assert refused.exit_code == Exit.REFUSED
+    assert f"--apply is given without the {words.replace('-', ' ')}" in refused.output
+
+
 @pytest.mark.parametrize(
     ("words", "rest"),
     [
