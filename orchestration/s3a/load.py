@@ -29,7 +29,6 @@ from ...committer.errors import (
     first_few,
 )
 from ...committer.format.job_spec import NOBODY, Mode, OnConflict
-from ...committer.format.layout import TableRoot
 from ...committer.format.run_rank import RunRank
 from ...committer.periodic import repeating
 from ...committer.store.requests import Step
@@ -490,7 +489,7 @@ def described(table: Table, write: WriteRecord) -> CommittedWrite:
     try:
         return verified(table, table.root, write)
     except VerificationError:
-        marker = table.run(read_marker(TableRoot.parse(write.destination).prefix))
+        marker = table.run(read_marker(write.root.prefix))
         if marker.committed_job in (None, write.uuid):
             raise
     report = table.run(ledger.read_report(table.root, write))
@@ -603,12 +602,12 @@ def report_of_job(table: Table, job: str, partition: str | None) -> dict[str, An
 
 
 def _by_marker(table: Table, job: str, place: str | None) -> dict[str, Any] | None:
-    folder = table.root.url if place is None else f"{table.root.url}/{place}"
-    marker = table.run(read_marker(TableRoot.parse(folder).prefix))
+    below = "" if place is None else f"/{place}"
+    marker = table.run(read_marker(f"{table.root.prefix}{below}"))
     if marker.said is None or marker.committed_job != job:
         return None
     committer, at = marker.said.marker.committer, marker.said.marker.timestamp_ms / 1000
-    write = WriteRecord(job, 0, committer, folder, "", place, ended_at=at)
+    write = WriteRecord(job, 0, committer, f"{table.root.url}{below}", "", place, ended_at=at)
     try:
         found = verified(table, table.root, write)
     except VerificationError:

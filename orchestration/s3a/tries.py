@@ -221,7 +221,7 @@ class Tries:
                 "mark the task as successful.",
             )
         for write in (write for write in unsure if write.is_adding):
-            root = TableRoot.parse(write.destination)
+            root = write.root
             if _marks_files(record, write):
                 # The files' names have the job's UUID, so they are its own.
                 came = self._table.run(files_since(root, write.since_ms))

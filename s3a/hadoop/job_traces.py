@@ -37,6 +37,9 @@ _PATH = re.compile(
     re.DOTALL,
 )
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+#: Control characters and line ends. Blanks such as U+3000 and joiners are allowed: Spark writes them
+#: into the names of partitions' folders as they are.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 #: Name of the object in a magic tree by which recovery says whether it rolls forward or back.
 DIRECTION_NAME = "zero_rename_recovery.json"
 
@@ -143,7 +146,7 @@ def why_outside(bucket: str, key: str, root: TableRoot, destination: str) -> str
         "among the records of committers": any(p.startswith((CONTROL, "__magic")) for p in parts),
         "a marker": parts[-1] == "_SUCCESS",
         "a file of this package's own committer": is_native(key),
-        "which has control characters": not key.isprintable(),
+        "which has control characters": _CONTROLS.search(key),
     }
     return next((f"names the key {key!r}, {why}" for why, is_so in wrong.items() if is_so), None)
 

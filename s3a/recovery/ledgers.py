@@ -52,9 +52,9 @@ def placed(job: LeftoverJob, root: TableRoot, judgement: Judgement) -> LeftoverJ
         # An application without save() writes into the table beside which the record lies.
         return replace(job, destination=(judgement.ledger or root).prefix)
     for write in record.writes:
-        bucket, _, prefix = write.destination.partition("://")[2].partition("/")
-        if write.uuid.lower() == job.uuid.lower() and bucket == root.bucket and prefix:
-            return replace(job, destination=prefix)
+        place = write.root
+        if write.uuid.lower() == job.uuid.lower() and place.bucket == root.bucket and place.prefix:
+            return replace(job, destination=place.prefix)
     return job
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from ...committer.format.job_spec import Mode, OnConflict, Owner
+from ...committer.format.layout import TableRoot
 from ...committer.format.records.codec import decode, encode
 from ...committer.format.records.marks import DEFAULTED, LEFT_OUT, Count
 from ...committer.format.records.partition_ranks import Rank
@@ -103,6 +104,12 @@ class WriteRecord:
     ended_at: Annotated[float, LEFT_OUT] = 0.0
     rows: Annotated[int | None, LEFT_OUT] = None
     among: Annotated[tuple[str, ...], LEFT_OUT] = ()
+
+    @property
+    def root(self) -> TableRoot:
+        """The destination. A partition's folder may have a name that no table may have."""
+        bucket, _, prefix = self.destination.partition("://")[2].partition("/")
+        return TableRoot(bucket, prefix.rstrip("/"))
 
     @property
     def since_ms(self) -> int:

@@ -374,7 +374,7 @@ def verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedW
     """
     expected = Expectation(write.committer, write.uuid, write.since_ms, write.rows, write.among)
     reports = report_dir(records, write)
-    found = table.run(verify_job(TableRoot.parse(write.destination), expected, report_dir=reports))
+    found = table.run(verify_job(write.root, expected, report_dir=reports))
     for warning in found.warnings:
         _log.warning("Job %s: %s", write.uuid, warning)
     partitions = {name: Contents() for name in (write.partition, *write.emptied) if name}
@@ -407,7 +407,7 @@ def check_rows(root: TableRoot, job: str, wrote: int | None, hold: int | None) -
 
 def is_proved(records: TableRoot, write: WriteRecord) -> Step[bool]:
     """Return whether a write's ``_SUCCESS`` or report in the store shows that it committed."""
-    marker = yield from read_marker(TableRoot.parse(write.destination).prefix)
+    marker = yield from read_marker(write.root.prefix)
     if marker.committed_job == write.uuid:
         return True
     report = yield from read_report(records, write)

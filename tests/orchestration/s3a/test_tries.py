@@ -15,6 +15,7 @@ from support.s3a_stand_in import marker
 from zero_rename.committer import OutcomeUnknownError, RefusedError, Table, VerificationError
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.store.requests import Deleted, DeleteMany, Put
+from zero_rename.orchestration.s3a.load import described
 from zero_rename.orchestration.s3a.tries import Tries, refuse_late_commits
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import (
@@ -172,6 +173,27 @@ class TestWhatCountsAsDone:
 
 
 class TestWhatWouldDouble:
+    @pytest.mark.parametrize("day", ["city=東京\u3000都", "c=a._COPYING_"])
+    def test_a_replace_of_a_partition_whose_folder_no_table_could_be(self, day: str) -> None:
+        """Its value has a blank that Spark does not escape, or an ending that readers skip."""
+        folder = f"{ROOT.prefix}/{day}"
+        run = Run(
+            write(mode="replace", state=WRITING, destination=f"{ROOT.url}/{day}", partition=day)
+        )
+        assert run.settle().state == UNDONE
+        run = Run(
+            write(mode="replace", state=WRITING, destination=f"{ROOT.url}/{day}", partition=day)
+        )
+        key = f"{folder}/part-0.parquet"
+        run.world.store.apply(Put(key, b"rows"))
+        run.world.store.apply(Put(f"{folder}/_SUCCESS", marker(FIRST, "magic", {key: 4})))
+
+        def report(record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any]:
+            return {"job": record.uuid, "files": described(run.table, writes[0]).files}
+
+        settled = run.settle(report=report)
+        assert settled.report == {"job": JOB, "files": 1}
+
     def test_two_appends_of_which_one_committed(self) -> None:
         writes = (write(), write(SECOND, state=WRITING))
         run = Run(*writes)

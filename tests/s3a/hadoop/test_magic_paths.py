@@ -82,6 +82,8 @@ def test_uuids_in_names_are_those_of_the_last_component() -> None:
         ("bucket", "wh/flights/_SUCCESS", "marker"),
         ("bucket", "wh/flights/day=1/_SUCCESS", "marker"),
         ("bucket", "wh/flights/a\nb", "control"),
+        ("bucket", "wh/flights/a\x1b[2Jb", "control"),
+        ("bucket", "wh/flights/a\u2028b", "control"),
     ],
 )
 def test_what_a_pending_set_may_not_name(bucket: str, key: str, why: str) -> None:
@@ -90,6 +92,12 @@ def test_what_a_pending_set_may_not_name(bucket: str, key: str, why: str) -> Non
     assert refused is not None
     assert why in refused
     assert refused.isprintable()
+
+
+@pytest.mark.parametrize("value", ["東京\u3000都", "New\xa0York", "\U0001f468\u200d\U0001f469"])
+def test_blanks_and_joiners_in_a_partitions_value_may_be_named(value: str) -> None:
+    key = f"wh/flights/city={value}/a.parquet"
+    assert layout.why_outside("bucket", key, ROOT, "wh/flights") is None
 
 
 def test_what_it_may_name() -> None:
