@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from ..committer.errors import InvalidInputError, StoreRefusedError, counted
+from ..committer.format.job_spec import Coordination
 from ..committer.format.layout import UNPARTITIONED, TableRoot
 from ..committer.format.records.data_file import rows_of
 from ..committer.store.listing import list_objects
@@ -20,7 +21,7 @@ from .look import State, look
 from .partitions_below import partitions_below
 from .runs.partitions import MOST_PARTITIONS, check_partition
 from .runs.reports import of_partitions
-from .s3a.written_partitions import written_partitions
+from .s3a.written_partitions import OF_NATIVE, written_partitions
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -242,7 +243,8 @@ class PartitionsQuery:
         if not lacking and self.check_files:
             lacking, quiet = self._without_files(table, held), False
         if lacking:
-            return QueryResult(WAITING, self._explained(lacking), quiet=quiet)
+            knows = self._may_come(table, lacking)
+            return QueryResult(WAITING, self._explained(lacking), quiet=quiet and knows)
         return QueryResult(READY, f"There are {self.subject} of {self.table}.", self._report(held))
 
     def judge(self, table: Table | DeltaTable) -> tuple[dict[str, HeldPartition], dict[str, str]]:
@@ -272,12 +274,23 @@ class PartitionsQuery:
             of_each = replace(of_each, partitions=names)
             said = f"There are {counted(len(names), 'partition')} below {self.directory or '/'} of "
             return QueryResult(READY, f"{said}{self.table}.", of_each._report(held))
+        self._may_come(table, lacking)
         why = f" {of_each._explained(lacking)}" if lacking else ""
         return QueryResult(
             WAITING,
             f"{len(names)} of {counted(least, 'partition is', 'partitions are')} below "
             f"{self.directory or '/'}.{why}",
         )
+
+    def _may_come(self, table: Table | DeltaTable, lacking: Mapping[str, str]) -> bool:
+        """Return whether what is lacking is known to show once it is there. Only heads show the
+        commits of a table of this package.
+
+        :raises InvalidInputError: it never will.
+        """
+        if self.is_by_heads or OF_NATIVE in lacking.values():
+            return may_have_heads(table)
+        return True
 
     def _judged(
         self, table: Table | DeltaTable, seen: Mapping[str, State] | None
@@ -392,6 +405,35 @@ class PartitionsQuery:
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+#: Tables of directories whose partitions have heads once a job has committed to them.
+_with_heads: WeakSet[Table] = WeakSet()
+
+
+def may_have_heads(table: Table | DeltaTable) -> bool:
+    """Return whether a table is known to have heads, or a log; ``False``: it is not there yet.
+
+    One request; none once this is known.
+
+    :raises InvalidInputError: its coordination is *none*, so nothing ever shows its commits.
+    """
+    # Imported on use: processes that only parse DAG files need not load it.
+    from ..tables import DeltaTable
+
+    if isinstance(table, DeltaTable) or table in _with_heads:
+        return True
+    found = table.coordination
+    if found is Coordination.NONE:
+        raise InvalidInputError(
+            "The table's coordination is none, so its partitions have no heads, by which commits "
+            "are found here. Nothing was waited for.",
+            table=table.root.url,
+            remedy="Wait for the _SUCCESS of a partition by S3KeySensor of Amazon's provider.",
+        )
+    if found is not None:
+        _with_heads.add(table)
+    return found is not None
 
 
 #: States of partitions with their heads' ETags, by table: all sensors of a process read a state

@@ -38,7 +38,8 @@ _PLAIN_ROOT = (
     "the _SUCCESS marker at the root is empty, as Spark's plain commit writes it: it does not say "
     "which partitions it stands for"
 )
-_OURS = "_SUCCESS is of a table of zero_rename, which require_manifest=True reads by its heads"
+#: Why a ``_SUCCESS`` of this package's committer does not count here.
+OF_NATIVE = "_SUCCESS is of a table of zero_rename, which require_manifest=True reads by its heads"
 
 
 @dataclass(frozen=True)
@@ -313,7 +314,7 @@ def _by_marker(
         return marker
     said = marker.marker
     if said.manifest is not None and committer is None:
-        return _OURS
+        return OF_NATIVE
     if committer not in (None, said.committer):
         return f"_SUCCESS is of the {said.committer!r} committer"
     if not said.success:

@@ -45,6 +45,18 @@ class TestPartitions:
         assert (found["rows"], found["files"], found["job"]) == (5, 2, None)
         assert report(ask(tables, 2))["job"] == second
 
+    @pytest.mark.parametrize("asked", [{}, {"min_partitions": 1}])
+    def test_table_of_coordination_none_is_refused(
+        self, tables: Tables, asked: dict[str, Any]
+    ) -> None:
+        days = () if asked else (1,)
+        nothing = ask(tables, *days, **asked)
+        assert (nothing.state, nothing.quiet) == (WAITING, False)
+        tables.load(1, coordination="none")
+        for manifest in (True, False):
+            with pytest.raises(InvalidInputError, match="The table's coordination is none"):
+                ask(tables, *days, require_manifest=manifest, **asked)
+
     def test_a_watermark(self, tables: Tables) -> None:
         committed = tables.load(1)
         at = committed.decided_at
