@@ -65,13 +65,19 @@ def freshness_check(
     )
     def check(context) -> dg.AssetCheckResult:
         target = reference.read_table(getattr(context.resources, resource_key))
-        is_delta = isinstance(target, DeltaTable)
-        last, now = last_entry(target, within) if is_delta else last_commit(target)
+        cleaned = False
+        if isinstance(target, DeltaTable):
+            last, now, cleaned = last_entry(target, within)
+        else:
+            last, now = last_commit(target)
         if last is None:
             return dg.AssetCheckResult(
                 passed=False,
                 severity=of_failure,
-                description=f"Nothing has been committed to {target.root.url}.",
+                description=f"The log of {target.root.url} was cleaned of every entry that left "
+                "rows, so the age of the last commit is not known."
+                if cleaned
+                else f"Nothing has been committed to {target.root.url}.",
             )
         age = timedelta(seconds=max(0.0, now - (last.decided_at or 0.0)))
         return dg.AssetCheckResult(
@@ -124,13 +130,13 @@ def _time_of(commit: LastCommit) -> float:
     return commit.decided_at or 0.0
 
 
-def last_entry(table: DeltaTable, within: timedelta) -> tuple[Committed | None, float]:
-    """Find the last entry of a Delta table's log that changed rows; return it with the store's
-    time.
+def last_entry(table: DeltaTable, within: timedelta) -> tuple[Committed | None, float, bool]:
+    """Find the last entry of a Delta table's log that changed rows.
 
     :param within: older entries are read only if there is none of this age.
+    :return: the entry; the store's time; and whether such entries may have been cleaned.
     """
-    now = table.now()
+    now, cleaned = table.now(), False
     for since in (Since(time=now - within.total_seconds()), Since()):
         try:
             _, changes = table.last_changes(None, since)
@@ -138,5 +144,6 @@ def last_entry(table: DeltaTable, within: timedelta) -> tuple[Committed | None, 
             break
         if changes.of:
             last = max(changes.of.values(), key=lambda it: it.version)
-            return replace(last.done, decided_at=last.at), now
-    return None, now
+            return replace(last.done, decided_at=last.at), now, False
+        cleaned = changes.cleaned
+    return None, now, cleaned

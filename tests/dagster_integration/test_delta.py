@@ -33,6 +33,8 @@ from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.store.requests import Delete, Found, Get
 from zero_rename.tables import DeltaTable
+from zero_rename.tables.delta_properties import change_properties
+from zero_rename.tables.delta_steps import layout_of
 
 pytestmark = pytest.mark.memory_s3
 DAY, NEXT, LAST = "2013-01-01", "2013-01-02", "2013-01-03"
@@ -400,6 +402,18 @@ class TestChecks:
         later = flights.table.now() + 7200
         monkeypatch.setattr(DeltaTable, "now", lambda _: later)
         assert not evaluated(check, flights).passed
+
+    def test_freshness_of_a_table_whose_entries_another_engine_has_cleaned_is_not_known(
+        self, flights: Flights
+    ) -> None:
+        commit(flights.table, 1)
+        layout = layout_of(flights.table.root)
+        flights.table.run(change_properties(layout, lambda known: {**known, "owner": "a"}))
+        flights.table.checkpoint_log()
+        first = f"{flights.table.root.prefix}/_delta_log/{0:020}.json"
+        flights.table.driver.perform(Delete(first))
+        found = evaluated(freshness_check(flights.asset, within=dt.timedelta(hours=1)), flights)
+        assert (found.passed, "was cleaned of every entry" in found.description) == (False, True)
 
     def test_conflicts_are_found_in_its_log(self, flights: Flights) -> None:
         flights.run(DAY, LAST)

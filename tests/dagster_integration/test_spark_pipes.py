@@ -319,9 +319,9 @@ def test_rows_in_partitions_that_a_run_does_not_ask_for_fail_it_for_good(
 def test_table_that_the_asset_cannot_have_fails_for_good_the_run_whose_application_made_it(
     asset: Asset, zero: ZeroRenameResource, keys: list[str], why: str
 ) -> None:
-    given: dict[str, Any] = {"partitions_def": dg.StaticPartitionsDefinition(keys)} if keys else {}
+    definition = dg.StaticPartitionsDefinition(keys) if keys else None
 
-    @dg.asset(retry_policy=dg.RetryPolicy(max_retries=1), metadata=KEYS, **given)
+    @dg.asset(partitions_def=definition, retry_policy=dg.RetryPolicy(max_retries=1), metadata=KEYS)
     def made(context: dg.AssetExecutionContext):
         env = {"TEST_DAYS": "1", "TEST_OVERWRITE": "1"}
         return asset.client.run(context, application=asset.application, env=env)
@@ -329,7 +329,8 @@ def test_table_that_the_asset_cannot_have_fails_for_good_the_run_whose_applicati
     result = dg.materialize([made], partition_key=keys[0] if keys else None, raise_on_error=False)
     [failure] = [e for e in result.all_events if e.is_step_failure]
     assert not [e for e in result.all_events if e.is_step_up_for_retry]
-    said = failure.step_failure_data.user_failure_data.description
+    user = failure.step_failure_data.user_failure_data
+    said = "" if user is None else user.description or ""
     assert said.startswith("The job is committed, and the asset cannot have the table")
     assert why in said
     assert "othing was written" not in said
