@@ -37,8 +37,8 @@ _PATH = re.compile(
     re.DOTALL,
 )
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-#: Control characters and line ends. Blanks such as U+3000 and joiners are allowed: Spark writes them
-#: into the names of partitions' folders as they are.
+#: Control characters and line ends. Blanks such as U+3000 and joiners are allowed: Spark writes
+#: them into the names of partitions' folders as they are.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 #: Name of the object in a magic tree by which recovery says whether it rolls forward or back.
 DIRECTION_NAME = "zero_rename_recovery.json"
