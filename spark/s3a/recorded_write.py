@@ -52,10 +52,12 @@ logger = logging.getLogger("zero_rename.spark.s3a.recorded_write")
 GIVE_UP = try_record.HEARTBEAT_TIMEOUT - 30.0
 #: Errors of a connection to Spark, by name: not every Python has py4j or gRPC.
 _OF_A_CONNECTION = {"Py4JNetworkError", "RpcError", "RetriesExceeded"}
-_lock = threading.Lock()
+_lock, _opening = threading.Lock(), threading.Lock()
 _numbers: dict[str, int] = {}
 #: The writes that this process has entered, by attempt and number.
 _writes: dict[str, dict[int, WriteRecord]] = {}
+#: The attempts that no other driver writes as.
+_alone: set[str] = set()
 
 
 def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None:
@@ -170,6 +172,7 @@ class _Application:
         if not self._try.is_alone:
             return
         _writes.pop(self._try.uuid, None)
+        _alone.discard(self._try.uuid)
         try:
             left = self._records.run(ledger.remove_try(self._beside, self._try))
         except ZeroRenameError as error:
@@ -195,8 +198,11 @@ class _Application:
             parts=parts,
             among=() if write.partition else self._target.among,
         )
-        if number == 1:
-            self._check_alone()
+        with _opening:
+            # Also after a save() that was refused here, whose error the program may have caught.
+            if self._try.uuid not in _alone:
+                self._check_alone()
+                _alone.add(self._try.uuid)
         if reason := self._heartbeat(record):
             self._note(replace(record, state=FAILED))
             remedy = "Nothing is to be done: that attempt loads the rows."

@@ -80,6 +80,7 @@ def store(clock: ManualClock) -> MemoryStore:
 def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorded_write, "_numbers", {})
     monkeypatch.setattr(recorded_write, "_writes", {})
+    monkeypatch.setattr(recorded_write, "_alone", set())
 
 
 def application(store: MemoryStore, fault: Any = None) -> _Application:
@@ -246,9 +247,19 @@ def test_a_driver_that_the_cluster_has_started_again_writes_nothing(store: Memor
         ROOT, a_try(idempotency_key=ONCE), lambda found, _: found.with_write(write)
     )
     MemoryDriver(store).run(entered)
-    with pytest.raises(JobFencedError, match="started the driver again"):
-        application(store)._begin(WRITE, 1, 1)
+    for _ in range(2):  # Also after its program has caught the error.
+        with pytest.raises(JobFencedError, match="started the driver again"):
+            application(store)._begin(WRITE, 1, 1)
     assert writes(store) == (write,)
+
+
+@pytest.mark.usefixtures("submitted")
+def test_write_after_one_that_the_store_refused_is_the_attempts_own(store: MemoryStore) -> None:
+    with pytest.raises(StoreUnreachableError):
+        application(store, unreachable)._begin(WRITE, 1, 1)
+    second = application(store)._begin(WRITE, 1, 1)
+    third = application(store)._begin(WRITE, 1, 1)
+    assert writes(store) == (second, third)
 
 
 def test_one_whose_record_is_removed_ends_its_write(store: MemoryStore) -> None:
