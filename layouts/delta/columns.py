@@ -54,6 +54,8 @@ _LOCAL_TIMES = frozenset({"timestampNtz"})
 #: Features that writer version 2 implies.
 _OF_WRITER_2 = frozenset({"appendOnly", "invariants"})
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+#: The most digits of a decimal.
+_MOST_DIGITS = 38
 #: The prefix of this package's column metadata. Keys of others stay in the log only, not in Arrow.
 _OWN = "zero_rename."
 
@@ -186,7 +188,8 @@ def _arrow(kind: Any, path: str) -> pa.DataType:
     if isinstance(kind, str):
         if kind in _PLAIN:
             return _PLAIN[kind]
-        if found := _DECIMAL.fullmatch(kind):
+        found = _DECIMAL.fullmatch(kind)
+        if found and 1 <= int(found[1]) <= _MOST_DIGITS:
             return pa.decimal128(int(found[1]), int(found[2]))
     elif isinstance(kind, dict):
         try:

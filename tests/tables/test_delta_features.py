@@ -148,14 +148,15 @@ def test_a_part_of_a_nested_column_that_must_not_be_null_is_refused(
     refused(table, s3_bucket, "NOT NULL in nested columns (v)", ["append", "replace", "purge"])
 
 
+@pytest.mark.parametrize("kind", ["void", "decimal(40,2)", "decimal(0,0)"])
 def test_a_column_of_a_type_that_is_not_read_is_refused(
-    table: DeltaTable, s3_bucket: Bucket
+    table: DeltaTable, s3_bucket: Bucket, kind: str
 ) -> None:
-    struct = {"type": "struct", "fields": [{"name": "v", "type": "void", "nullable": True}]}
+    struct = {"type": "struct", "fields": [{"name": "v", "type": kind, "nullable": True}]}
     changed = metadata(s3_bucket, {})
     changed["metaData"] |= {"schemaString": json.dumps(struct), "partitionColumns": []}
     commit(s3_bucket, changed)
     before = s3_bucket.sizes()
-    with pytest.raises(UnsupportedTypeError, match="void"):
+    with pytest.raises(UnsupportedTypeError, match=re.escape(f"Delta's type {kind}")):
         write(table)
     assert s3_bucket.sizes() == before
