@@ -124,9 +124,11 @@ def engine_type(kind: pa.DataType, engine: Engine, column: str) -> str:
         return mapping.format(inner(kind.key_type), inner(kind.item_type))
     if pt.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
+        is_quoted = engine in _SQL
         return struct.format(
-            ("," if member == "{}:{}" else ", ").join(
-                member.format(field.name, inner(field.type)) for field in fields
+            (", " if is_quoted else ",").join(
+                member.format(it.name.replace('"', '""') if is_quoted else it.name, inner(it.type))
+                for it in fields
             )
         )
     name = "binary" if pt.is_fixed_size_binary(kind) else str(kind).replace(" ", "")

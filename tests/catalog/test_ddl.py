@@ -71,6 +71,10 @@ class TestTypes:
         trino = 'row("a" array(integer), "b" map(varchar, double))'
         assert engine_type(kind, Engine.TRINO, "x") == trino
 
+    def test_quote_in_a_nested_name_is_doubled(self) -> None:
+        kind = pa.struct([('a "b"', pa.int64())])
+        assert engine_type(kind, Engine.TRINO, "x") == 'row("a ""b""" bigint)'
+
 
 class TestStatements:
     def test_athena_reads_folders(self) -> None:
