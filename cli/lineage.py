@@ -11,7 +11,7 @@ import typer
 
 from ..committer import Table
 from ..committer.commit.narrowed_run import Left, pending_narrowings
-from ..committer.errors import InvalidInputError, counted
+from ..committer.errors import InvalidInputError, counted, escaped
 from ..committer.format.job_spec import Owner
 from ..committer.store.s3_urls import SCHEME
 from ..lineage import WRONG, LineageGraph, LineageState, Plan, Step, look_up, plan
@@ -51,6 +51,7 @@ AsMermaid = Annotated[bool, typer.Option("--mermaid", help="Print a chart in Mer
 @app.command()
 def show(targets: Targets, mermaid: AsMermaid = False, as_json: AsJson = False) -> None:
     """Show what each partition was made from, by which job, and whether its inputs have changed."""
+    _refuse_two_forms(mermaid, as_json)
     graph = _look(targets)
     if mermaid:
         _chart(
@@ -144,6 +145,7 @@ def plan_command(
     not run. "only" marks a task that makes just the named part of its partitions, if
     RecomputeOperator runs it.
     """
+    _refuse_two_forms(mermaid, as_json)
     graph = _look(targets, lost=True, code_versions=code_version)
     found = plan(graph, narrow=not whole)
     if mermaid:
@@ -151,7 +153,30 @@ def plan_command(
         names = {(it.table, it.job): _name(it) for it in (*steps, *found.waiting)}
         lonely = [(names[it.table, it.job], "") for it in steps if not it.after]
         _chart([*lonely, *((names[k], names[s.table, s.job]) for s in steps for k in s.after)])
-        return
+    else:
+        _print_plan(found, as_json)
+    for it in found.refused:
+        say(f"Refused: {it.said}.")
+    for it in found.waiting:
+        say(f"Waits for one of the jobs above: {it.job} of {it.table}.")
+    _say_rest(graph)
+    look_where(found.refused or found.layers)
+
+
+def _refuse_two_forms(mermaid: bool, as_json: bool) -> None:
+    """Refuse --mermaid together with --json.
+
+    :raises InvalidInputError: both are given.
+    """
+    if mermaid and as_json:
+        raise InvalidInputError(
+            "--mermaid and --json are given, and the command prints one of the two.",
+            remedy="Leave one out.",
+        )
+
+
+def _print_plan(found: Plan, as_json: bool) -> None:
+    """Print a plan's jobs, as a table or as JSON."""
     if not as_json:
         _say_head(found)
     rows = [
@@ -170,12 +195,6 @@ def plan_command(
     ]
     columns = ("layer", "table", "partitions", "also writes", "run", "job", "seconds", "why")
     print_rows(as_json, columns, rows, dataclasses.asdict(found), "Nothing needs to run again.")
-    for it in found.refused:
-        say(f"Refused: {it.said}.")
-    for it in found.waiting:
-        say(f"Waits for one of the jobs above: {it.job} of {it.table}.")
-    _say_rest(graph)
-    look_where(found.refused or found.layers)
 
 
 def _risks(graph: LineageGraph, most: float, durable: list[str] | None, as_json: bool) -> None:
@@ -201,10 +220,16 @@ def _version(said: str, targets: Sequence[str]) -> tuple[str, str]:
     if re.match(SCHEME, said):
         # A table's URL may have an equals sign, too, such as s3://lake/source=crm/flights.
         ends = [at for at, sign in enumerate(said) if sign == "="] or [len(said)]
-        named = [at for at in ends if any(f"{it}/".startswith(f"{said[:at]}/") for it in targets)]
+        # It may be spelt s3a:// where a target is spelt s3://.
+        asked = [re.sub(SCHEME, "", it) for it in targets]
+        named = [
+            at
+            for at in ends
+            if any(f"{it}/".startswith(f"{re.sub(SCHEME, '', said[:at])}/") for it in asked)
+        ]
         at = (named or ends)[0]
         return said[:at], said[at + 1 :]
-    tables = {place_named(target)[0] for target in targets}
+    tables = {re.sub(SCHEME, "", place_named(target)[0]) for target in targets}
     if len(tables) > 1:
         raise InvalidInputError(
             f"--code-version {said} names no table, and you ask about {len(tables)} tables.",
@@ -286,7 +311,8 @@ def _chart(edges: Iterable[tuple[str, str]]) -> None:
         for name in names:
             if name not in ids:
                 ids[name] = f"n{len(ids)}"
-                lines.append(f'    {ids[name]}["{name.replace(chr(34), "#quot;")}"]')
+                shown = escaped(name).replace('"', "#quot;")
+                lines.append(f'    {ids[name]}["{shown}"]')
         if len(names) > 1:
             lines.append(f"    {ids[names[0]]} --> {ids[names[1]]}")
     typer.echo("\n".join(lines))

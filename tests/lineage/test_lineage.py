@@ -15,6 +15,7 @@ from conftest import Bucket
 from support.command_line import as_json, invoke
 from support.old_records import gc_of_all
 from zero_rename import Table
+from zero_rename.cli import lineage as commands
 from zero_rename.committer import (
     CommitConflictError,
     Content,
@@ -32,7 +33,7 @@ from zero_rename.committer.format.records.inputs import TableRead
 from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import LineageState as State
-from zero_rename.lineage import Plan, look_up, plan
+from zero_rename.lineage import Plan, Refusal, look_up, plan
 from zero_rename.lineage.tables import CannotTellError, TableNow
 
 pytestmark = pytest.mark.memory_s3
@@ -645,9 +646,28 @@ class TestCommands:
         assert (found["state"], len(found["sources"])) == ("fresh", 7)
         assert "day=9" in self.run("show", lake.weekly.root.url, "--mermaid")[1]
         lake.load(3, x=5)
-        _, chart = self.run("plan", lake.monthly.root.url, "--mermaid")
-        assert chart.startswith("flowchart LR\n")
+        code, chart = self.run("plan", lake.monthly.root.url, "--mermaid")
+        assert (code, chart.startswith("flowchart LR\n")) == (1, True)
         assert "n0 --> n1" in chart
+        for command in ("show", "plan"):
+            code, said = self.run(command, lake.monthly.root.url, "--mermaid", "--json")
+            assert (code, "Leave one out" in said) == (2, True)
+
+    def test_chart_of_a_plan_says_what_is_refused(
+        self, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        refused = Refusal("s3://lake/t", "zr1-job", "it cannot be run")
+        monkeypatch.setattr(commands, "plan", lambda *_, **__: Plan((), (refused,), (), 0.0, ()))
+        code, said = self.run("plan", lake.monthly.root.url, "--mermaid")
+        assert (code, "Refused: zr1-job of s3://lake/t: it cannot be run." in said) == (1, True)
+
+    def test_chart_does_not_hand_control_characters_to_the_terminal(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        commands._chart([("red\x1b[31m\nline", 'said "b"')])
+        said = capsys.readouterr().out
+        assert "\x1b" not in said
+        assert len(said.splitlines()) == 4
 
     def test_a_plan_that_is_pending(self, lake: Lake) -> None:
         root, job = lake.weekly.root, "zr1-01ARZ3NDEKTSV4RRFFQ69G5FAV"

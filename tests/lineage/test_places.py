@@ -49,7 +49,7 @@ def test_table_in_a_folder_called_as_a_partition_is_found(
     ((found,),) = (look_up([f"{url}/day=2"]).partitions(),)
     assert (found.table, found.partition, found.code_versions) == (url, "day=2", ("3",))
     assert look_up([url], code_versions={url: "4"}).partitions()[0].state is State.STALE
-    for said in ("4", f"{url}=4"):
+    for said in ("4", f"{url}=4", f"{url.replace('s3://', 'S3A://')}=4"):
         told = invoke("lineage", "stale", f"{url}/day=2", "--code-version", said)
         assert told.exit_code == 1
         assert "code version 3, now 4" in " ".join(told.output.split())
