@@ -4,7 +4,8 @@ The tables are delays by day, by week and by month, and a ranking of the carrier
 
 * ``flights_by_day`` makes a range of days by one run and one commit.
 * ``flights_weekly`` and ``flights_monthly`` make a week or a month when it is over; ``airflow
-  backfill create`` makes those of the past.
+  backfill create`` makes those of the past. A month that ends within a week lacks that week until
+  it is over: then the month is stale.
 * ``flights_ranking`` runs whenever a month has been made: it is scheduled on the month's asset.
 * ``flights_recompute`` finds every night the partitions that are stale or lost, and those computed
   from such partitions. It clears the tasks that made them, one layer at a time. Nobody has to name
@@ -75,7 +76,9 @@ with DAG("flights_by_day", schedule=None, params=RANGE, **EACH):
 
 first_day = "{{ data_interval_start | ds }}"
 last_day = "{{ (data_interval_end - macros.timedelta(days=1)) | ds }}"
-with DAG("flights_weekly", schedule=CronDataIntervalTimetable("0 0 * * 1", "UTC"), **EACH):
+# The Monday of the week in which the year begins: January has six days of it.
+weeks = EACH | {"start_date": datetime(2012, 12, 31, tzinfo=UTC)}
+with DAG("flights_weekly", schedule=CronDataIntervalTimetable("0 0 * * 1", "UTC"), **weeks):
     ZeroRenameSparkSubmitOperator(
         task_id="load",
         application=APPLICATION,

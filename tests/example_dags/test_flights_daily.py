@@ -86,6 +86,21 @@ def test_a_run_covers_the_day_that_is_over(dags: dict[str, Any]) -> None:
     assert interval.start == datetime(2013, 2, 1, tzinfo=UTC)
 
 
+def test_weeks_of_flights_cover_every_day_of_the_year(dags: dict[str, Any]) -> None:
+    """The first week was that of 7 January, so January lacked its first six days."""
+    from airflow.serialization.encoders import coerce_to_core_timetable
+    from airflow.timetables.base import TimeRestriction
+
+    dag = dags["flights_weekly"]
+    begins = TimeRestriction(earliest=dag.start_date, latest=None, catchup=True)
+    first = coerce_to_core_timetable(dag.timetable).next_dagrun_info(
+        last_automated_data_interval=None, restriction=begins
+    )
+    assert first is not None
+    assert first.data_interval is not None
+    assert first.data_interval.start <= dags["flights_monthly"].start_date
+
+
 def test_the_load_of_a_day(dags: dict[str, Any]) -> None:
     load = dags["flights_daily"].get_task("load").prepare_for_execution()
     assert Path(load.application).name == "flights_job.py"
