@@ -39,6 +39,9 @@ class AddFile:
     :param modified: Unix milliseconds.
     :param changes_data: ``False`` if its rows were in the table before, as after a compaction.
     :param statistics: JSON; exact or absent.
+    :param vector: the deletion vector, which names rows of the file that are deleted, as JSON.
+        Entries from before a table has dropped that feature may have such files. A state with one
+        is refused, and none is ever written.
     """
 
     path: str
@@ -48,6 +51,7 @@ class AddFile:
     changes_data: bool = True
     statistics: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    vector: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +230,10 @@ class ActionReader:
     def features(self, name: str) -> frozenset[str] | None:
         return frozenset(self.texts(name)) if self.has(name) else None
 
+    def json(self, name: str) -> str:
+        """Return a member of any type as JSON that is equal for equal members."""
+        return json.dumps(self._members[name], sort_keys=True)
+
     def map(self, name: str, nulls: bool = False) -> dict[str, Any]:
         """Read a JSON object of strings; an empty one if it is absent.
 
@@ -244,8 +252,6 @@ class ActionReader:
 
 
 def _read_add(given: ActionReader) -> AddFile:
-    if given.has("deletionVector"):
-        raise given.unread("deletionVector", "deletionVectors")
     size = given.number("size")
     if size < 0:
         raise given.damage("size", "must not be negative")
@@ -257,6 +263,7 @@ def _read_add(given: ActionReader) -> AddFile:
         given.flag("dataChange", True),
         given.text_or("stats"),
         given.map("tags", nulls=True),
+        given.json("deletionVector") if given.has("deletionVector") else None,
     )
 
 
@@ -370,6 +377,8 @@ def _present(**members: Any) -> dict[str, Any]:
 
 
 def _add_members(action: AddFile) -> dict[str, Any]:
+    if action.vector is not None:
+        raise ValueError(f"{action.path} has a deletion vector: without it, deleted rows come back")
     return _present(
         path=action.path,
         partitionValues=dict(action.values),

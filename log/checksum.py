@@ -184,5 +184,6 @@ def _read(members: dict[str, Any], version: int, key: str) -> ReadChecksum | Non
         etags or {},
         int(ours.get("checkpoint", -1)),
         "setTransactions" in members,
+        vectors=frozenset(it.path for it in (files or {}).values() if it.vector is not None),
     )
     return ReadChecksum(state, members.get("txnId"), etags)

@@ -271,6 +271,7 @@ def _with_files(
         return None
     if found.overwritten:
         return None
+    layout.check_readable(found.state)
     return replace(opened, state=replace(state, files=found.state.files, all_files=False))
 
 

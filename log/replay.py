@@ -46,6 +46,7 @@ class LogState:
     :param all_transactions: ``False`` if only the newest were read.
     :param all_files: ``False`` if only the files of chosen partitions were read, and perhaps some
         of others.
+    :param vectors: paths of live files with a deletion vector, which cannot be read here.
     """
 
     version: int = -1
@@ -61,6 +62,7 @@ class LogState:
     checkpoint: int = -1
     all_transactions: bool = True
     all_files: bool = True
+    vectors: frozenset[str] = frozenset()
 
     @property
     def exists(self) -> bool:
@@ -109,6 +111,7 @@ class Replay:
         self._removed = None if state.removed is None else dict(state.removed)
         self._protocol, self._metadata = state.protocol, state.metadata
         self._count, self._size = state.count, state.size
+        self._vectors = set(state.vectors)
 
     def apply(self, actions: Iterable[Action], known: bool = False) -> None:
         """Apply the actions of one entry or checkpoint. Removes come first, so the order of the
@@ -141,6 +144,10 @@ class Replay:
         before = None if self._files is None else self._files.get(action.path)
         if self._files is not None:
             self._files[action.path] = action
+        if action.vector is None:
+            self._vectors.discard(action.path)
+        else:
+            self._vectors.add(action.path)
         if self._removed is not None:
             self._removed.pop(action.path, None)
         self._count_file(+1, action.size)
@@ -150,6 +157,7 @@ class Replay:
             self._count = self._size = None  # It may be an update of a file that is live already.
 
     def _remove(self, action: RemoveFile, known: bool) -> None:
+        self._vectors.discard(action.path)
         if self._removed is not None:
             self._removed[action.path] = action
         before = None if self._files is None else self._files.pop(action.path, None)
@@ -181,6 +189,7 @@ class Replay:
             size=self._size,
             etags=etags,
             checkpoint=checkpoint,
+            vectors=frozenset(self._vectors),
         )
 
 

@@ -23,7 +23,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from dataclasses import replace as changed
 
-from ..committer.errors import SnapshotGoneError
+from ..committer.errors import SnapshotGoneError, TableMismatchError
 from ..committer.store.requests import All, Found, Head, Step
 from .actions import FORGOTTEN, AddFile, RemoveFile
 from .entries import LogEntry
@@ -110,12 +110,12 @@ def _as_they_were(
     layout: LogLayout, compactions: Collection[Compaction], paths: frozenset[str]
 ) -> Step[tuple[AddFile, ...] | None]:
     """Read removed files from the states before the compactions; ``None``: such a state was cleaned
-    from the log, or lacks a file."""
+    from the log, had a feature that cannot be read, or lacks a file."""
     found: dict[str, AddFile] = {}
     for version in sorted({it.entry.version for it in compactions}):
         try:
             before = yield from open_log(layout, LogDepth.FILES, version - 1)
-        except SnapshotGoneError:
+        except (SnapshotGoneError, TableMismatchError):
             return None
         found |= {path: before.state.live[path] for path in paths & before.state.live.keys()}
     if paths - found.keys():

@@ -407,4 +407,5 @@ def _past_of(before: LogState, entries: Iterable[LogEntry]) -> _Past:
 def _mark(add: AddFile) -> int:
     """Return a number for a file. The numbers of a partition's files, combined by XOR, identify its
     content."""
-    return int.from_bytes(blake2b(source_of(add).encode(), digest_size=16).digest())
+    rows = source_of(add) if add.vector is None else f"{source_of(add)} {add.vector}"
+    return int.from_bytes(blake2b(rows.encode(), digest_size=16).digest())

@@ -19,6 +19,7 @@ from ..committer.errors import (
     InvalidInputError,
     OutcomeUnknownError,
     SnapshotGoneError,
+    TableMismatchError,
     TableNotFoundError,
     counted,
 )
@@ -183,6 +184,7 @@ class _Look:
             named_by = replace(before, metadata=state.metadata)
             for entry in entries:
                 yield from self._judge(entry, named_by)
+        self.layout.check_readable(state)
         self.state = state
         if not state.exists:
             return
@@ -214,17 +216,22 @@ class _Look:
             return LogState()
         try:
             return (yield from open_log(self.layout, LogDepth.FILES, first - 1)).state
-        except SnapshotGoneError:
-            oldest = min((v for v in listed.checkpoints if v >= first), default=None)
-            if oldest is None:
-                raise
-        at = listed.checkpoints[oldest][0].last_modified
-        self.since = max(self.since, at)
-        self.notes.append(
-            f"The entries of the log before version {oldest + 1} were cleaned, so the runs of "
-            "before are not compared."
-        )
-        return (yield from open_log(self.layout, LogDepth.FILES, oldest)).state
+        except (SnapshotGoneError, TableMismatchError) as error:
+            unread = error
+        for version in sorted(v for v in listed.checkpoints if v >= first):
+            try:
+                state = (yield from open_log(self.layout, LogDepth.FILES, version)).state
+            except TableMismatchError:
+                continue
+            self.since = max(self.since, listed.checkpoints[version][0].last_modified)
+            gone = isinstance(unread, SnapshotGoneError)
+            why = "were cleaned" if gone else "need a feature that is not supported here"
+            self.notes.append(
+                f"The entries of the log before version {version + 1} {why}, so the runs of before "
+                "are not compared."
+            )
+            return state
+        raise unread
 
     # Entries
 

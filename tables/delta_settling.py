@@ -24,6 +24,7 @@ from ..committer.errors import (
     InvalidInputError,
     OtherJobError,
     SnapshotGoneError,
+    TableMismatchError,
     counted,
     first_few,
 )
@@ -121,6 +122,7 @@ def plan_log_settlement(
     removes = frozenset(it.path for it in there) - former.files.keys()
     if not removes and former.files.keys() <= state.live.keys():
         return LogSettlementPlan(SettledBy.KEPT, losers, opened, change)
+    _refuse_vectors(conflict, winner, former.files.values())
     _refuse_columns(layout, conflict, winner, former.metadata, state)
     returned, lost = yield from find_returned(layout, state, former.files.values(), now)
     if lost:
@@ -320,12 +322,12 @@ def _note_engines(layout: DeltaLayout, runs: LogRuns, conflict: RunConflict) -> 
 
 
 def _state_before(layout: DeltaLayout, version: int) -> Step[LogState]:
-    """Read the state before an entry, with its files. If that part of the log was cleaned, return
-    an empty state."""
+    """Read the state before an entry, with its files. If that part of the log was cleaned, or had a
+    feature that cannot be read, return an empty state."""
     try:
         if version > 0:
             return (yield from open_log(layout, LogDepth.FILES, version - 1)).state
-    except SnapshotGoneError:
+    except (SnapshotGoneError, TableMismatchError):
         pass
     return LogState()
 
@@ -405,6 +407,18 @@ def _refuse_lost_rows(
             f"{first_few(others)} wrote rows to {conflict.name} that are no part of the conflict: "
             f"they would go, were those of {winner} to stand. Nothing was changed.",
             remedy=remedy,
+        )
+
+
+def _refuse_vectors(
+    conflict: RunConflict, winner: ConflictingRun, files: Iterable[AddFile]
+) -> None:
+    """Refuse to bring back files of which another engine had deleted rows by deletion vectors."""
+    if any(it.vector is not None for it in files):
+        raise InvalidInputError(
+            f"Rows beside those of {winner} in {conflict.name} were deleted by deletion vectors, "
+            "which are not supported here: they would come back. Nothing was changed.",
+            remedy=RERUN_REMEDY,
         )
 
 

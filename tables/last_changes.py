@@ -4,7 +4,8 @@ Entries are read from the newest down, until the last change of every requested 
 A compaction changes no rows, so it does not count.
 
 Tombstones of other engines may lack the values of their partition. Then the state before the entry
-names it. If that part of the log was cleaned, such a tombstone is left out.
+names it. If that part of the log was cleaned, or had a feature that cannot be read, such a
+tombstone is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from ..committer.commit.state.job_state import Committed
-from ..committer.errors import SnapshotGoneError
+from ..committer.errors import SnapshotGoneError, TableMismatchError
 from ..committer.format.job_spec import Owner
 from ..committer.format.layout import TableRoot
 from ..committer.store.requests import Step
@@ -191,7 +192,7 @@ def _naming(layout: DeltaLayout, state: LogState, entry: LogEntry) -> Step[LogSt
         return state
     try:
         before = yield from open_log(layout, LogDepth.FILES, entry.version - 1)
-    except SnapshotGoneError:
+    except (SnapshotGoneError, TableMismatchError):
         return state
     return replace(before.state, metadata=state.metadata)
 

@@ -100,6 +100,8 @@ def check_readable(state: LogState) -> None:
     mode = state.property_of("delta.columnMapping.mode", "none")
     if mode != "none":
         found["columnMapping"] = f"mode {mode}"
+    if state.vectors:
+        found["deletionVectors"] = min(state.vectors)
     _refuse("read", found)
 
 

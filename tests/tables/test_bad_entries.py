@@ -26,7 +26,10 @@ from zero_rename.committer.errors import (
 from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.store import requests as s
 from zero_rename.log import checksum
+from zero_rename.log.actions import write_actions
+from zero_rename.log.opening import read_entries
 from zero_rename.tables import Since
+from zero_rename.tables.delta_steps import layout_of
 
 LOG = "flights/_delta_log/"
 DAY = 86_400.0
@@ -453,3 +456,109 @@ def test_table_that_only_takes_appends_is_compacted(store: MemoryStore) -> None:
     assert values(store) == [1, 2, 3]
     with pytest.raises(TableMismatchError, match="appendOnly"):
         write(store, rows(4), mode="overwrite")
+
+
+VECTOR = {"storageType": "u", "pathOrInlineDv": "a", "sizeInBytes": 1, "cardinality": 1}
+
+
+@pytest.fixture
+def dropped(store: MemoryStore) -> MemoryStore:
+    """A table of which another engine has deleted the row 1 by a deletion vector, in version 1, has
+    written the other rows again, in version 2, and has dropped the feature."""
+    features = ["deletionVectors"]
+    lists = {"readerFeatures": features, "writerFeatures": features}
+    lines = map(json.loads, store.objects[f"{LOG}{0:020d}.json"].body.splitlines())
+    first = next(it["add"] for it in lines if "add" in it)
+    gone = {"path": first["path"], "deletionTimestamp": int(store.clock() * 1000)}
+    gone |= {"dataChange": True, "partitionValues": {"day": "1"}, "tags": first["tags"]}
+    entry(
+        store,
+        {"commitInfo": {"txnId": "delete", "operation": "DELETE"}},
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **lists}},
+        {"remove": gone},
+        {"add": {**first, "deletionVector": VECTOR}},
+    )
+    other = MemoryStore()
+    write(other, rows(2))
+    (made,) = on(other).state().files
+    store.apply(s.PutFile("flights/purged.parquet", other.objects[made.key].body))
+    entry(
+        store,
+        {"commitInfo": {"txnId": "reorg", "operation": "REORG"}},
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"remove": {**gone, "dataChange": False, "deletionVector": VECTOR}},
+        {"add": {**add("purged.parquet", size=made.size)["add"], "dataChange": False}},
+    )
+    return store
+
+
+class TestDroppedDeletionVectors:
+    def test_table_is_read_and_written(self, dropped: MemoryStore) -> None:
+        assert values(dropped) == [2]
+        write(dropped, rows(3))
+        assert on(dropped).checkpoint_log() == 3
+        assert values(dropped) == [2, 3]
+        assert [it.operation for it in on(dropped).history()] == [
+            *("WRITE", "REORG", "DELETE", "WRITE")
+        ]
+
+    def test_conflicts_are_searched(self, dropped: MemoryStore) -> None:
+        report = on(dropped).conflicts()
+        assert (report.unread, report.conflicts) == ((), ())
+
+    def test_conflicts_since_a_version_that_cannot_be_read_are_searched_after_it(
+        self, dropped: MemoryStore
+    ) -> None:
+        other = dropped.copy()
+        for version in (1, 2):
+            del other.objects[f"{LOG}{version:020d}.json"]
+        on(other).conflicts()  # It has read version 0.
+        key = on(other).root.conflicts_key
+        record = json.loads(other.objects[key].body)
+        record["log_version"] = 1
+        dropped.apply(s.PutFile(key, json.dumps(record).encode()))
+        with pytest.raises(TableMismatchError, match="deletionVectors"):
+            on(dropped).conflicts()
+        on(dropped).checkpoint_log()
+        (note,) = on(dropped).conflicts().notes
+        assert "before version 3 need a feature that is not supported" in note
+
+    def test_job_whose_rows_were_deleted_by_a_vector_is_not_undone(
+        self, dropped: MemoryStore
+    ) -> None:
+        job = on(dropped).history()[-1].job
+        with pytest.raises(InvalidInputError, match="version 1 of another engine"):
+            on(dropped).undo(str(job), apply=True)
+        assert values(dropped) == [2]
+
+    def test_conflict_is_not_settled_by_a_file_of_which_a_vector_deleted_rows(
+        self, store: MemoryStore, dropped: MemoryStore
+    ) -> None:
+        """The other engine replaces the partition instead of writing its rows again."""
+        lines = [json.loads(it) for it in store.objects[f"{LOG}{2:020d}.json"].body.splitlines()]
+        overwrite = {"txnId": "over", "operation": "WRITE", "readVersion": -1}
+        lines[0]["commitInfo"] = overwrite | {"operationParameters": {"mode": "Overwrite"}}
+        for it in lines[2:]:
+            next(iter(it.values()))["dataChange"] = True
+        body = "".join(f"{json.dumps(it)}\n" for it in lines)
+        store.apply(s.PutFile(f"{LOG}{2:020d}.json", body.encode()))
+        (conflict,) = on(store).conflicts().conflicts
+        (job,) = (it.job for it in conflict.runs if it.job.startswith("zr1-"))
+        (left,) = on(store).resolve({"keep": [job]}, apply=True)
+        assert left.settlement is not None
+        assert "deletion vectors" in left.settlement.error
+        assert values(dropped) == [2]
+
+    def test_only_versions_without_a_vector_are_restored(self, dropped: MemoryStore) -> None:
+        with pytest.raises(TableMismatchError, match="deletionVectors"):
+            on(dropped).restore(1, apply=True)
+        on(dropped).restore(0, apply=True)
+        assert values(dropped) == [1, 2]
+        on(dropped).restore(2, apply=True)
+        assert values(dropped) == [2]
+
+    def test_vector_is_never_left_out_of_an_entry(self, dropped: MemoryStore) -> None:
+        (entry,) = on(dropped).run(read_entries(layout_of(on(dropped).root).folder, [1]))
+        assert entry is not None
+        with pytest.raises(ValueError, match="has a deletion vector"):
+            write_actions(entry.actions)
