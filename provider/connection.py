@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -271,9 +272,9 @@ def _options(value: Any, conn_id: str) -> dict[str, Any]:
 def _time(key: str, value: Any, conn_id: str) -> float:
     try:
         time = 0.0 if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         time = 0.0
-    if not time > 0:
+    if not 0 < time < math.inf:
         unit = "hours" if key.endswith("_hours") else "seconds"
         raise InvalidInputError(
             f"The connection {conn_id!r} has {key}={value!r}.",

@@ -265,6 +265,7 @@ def _answer(
 
     :param seen: the objects at the keys of the query.
     :param marker: reads a ``_SUCCESS``; given if there is nothing at the keys.
+    :return: an unexpected error is the result, too: it fails this query's sensor alone.
     :raises StoreRefusedError: the store refused; this holds for all queries.
     """
     try:
@@ -279,6 +280,10 @@ def _answer(
         raise
     except ZeroRenameError as error:
         return _without_answer(error)
+    except Exception as error:
+        # Of this query alone: raised here it would end the polls of all triggers of the table.
+        _log.exception("A query of %s has failed", table.root.url)
+        return QueryResult(ERROR, f"{type(error).__name__}: {error}")
 
 
 def _without_answer(error: ZeroRenameError) -> QueryResult:

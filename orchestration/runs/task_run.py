@@ -7,6 +7,7 @@ why the task runs again: :meth:`TaskRun.on_repeat` decides.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -17,22 +18,36 @@ from ...committer.format.handoff import Handoff
 if TYPE_CHECKING:
     from ...committer import Owner
 
+#: The index of a mapped task, or -1.
+_INDEX = re.compile(r"-?\d{1,18}", re.ASCII)
 #: Values of the operators' argument ``on_repeat``; ``auto`` becomes one of the others.
 ON_REPEAT = ("auto", "skip", "replace_own", "append")
 
 
-def idempotency_key_of(dag_id: str, run_id: str, task_id: str, map_index: int | None = None) -> str:
+def idempotency_key_of(
+    dag_id: str, run_id: str, task_id: str, map_index: int | str | None = None
+) -> str:
     """Return the idempotency key of a task's run.
 
     In templates it is the macro ``macros.zero_rename.idempotency_key_of``.
 
-    :param map_index: index of a mapped task; ``None`` and -1 mean a task that is not mapped.
+    :param map_index: index of a mapped task, also as a text; ``None`` and -1 mean a task that is
+        not mapped.
+    :raises InvalidInputError: ``map_index`` is not a whole number.
     :return: such as ``flights/scheduled__2013-02-01T00:00:00+00:00/load``; parts are escaped,
         so that two runs never share a key.
     """
     parts = [quote(part, safe=":+ ~") for part in (dag_id, run_id, task_id)]
-    if map_index is not None and map_index >= 0:
-        parts.append(str(map_index))
+    if map_index is None:
+        return "/".join(parts)
+    said = str(map_index).strip()
+    if isinstance(map_index, bool) or not _INDEX.fullmatch(said):
+        raise InvalidInputError(
+            f"map_index={map_index!r} is not the index of a mapped task.",
+            remedy="Give a whole number; leave it out for a task that is not mapped.",
+        )
+    if int(said) >= 0:
+        parts.append(str(int(said)))
     return "/".join(parts)
 
 

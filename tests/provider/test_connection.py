@@ -94,6 +94,8 @@ def test_login_and_password_are_refused(field: str) -> None:
         ({"catalog": "hive://lake/t"}, "In the connection 'zr': catalog='hive.*glue://database"),
         ({"purge_older_than_hours": "soon"}, "purge_older_than_hours='soon'"),
         ({"max_recompute": "soon"}, "max_recompute='soon'"),
+        ({"max_recompute": 10**400}, "max_recompute=1000"),
+        ({"purge_older_than_hours": "1e400"}, "purge_older_than_hours='1e400'"),
         ({"purge_older_than_hours": -1}, "purge_older_than_hours=-1"),
         ({"purge_older_than_hours": "nan"}, "purge_older_than_hours='nan'"),
         ({"purge_older_than_hours": True}, "purge_older_than_hours=True"),

@@ -314,6 +314,29 @@ def test_an_error_that_nobody_thought_of_ends_the_triggers(
     assert (found["state"], found["explanation"]) == ("error", "RuntimeError: no such thing")
 
 
+def test_unexpected_error_of_one_query_leaves_the_other_triggers(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.load(1, idempotency_key=idempotency_key(2))
+    ask = JobQuery.ask
+
+    def broken(self: JobQuery, table: Any) -> Any:
+        if self.idempotency_key == idempotency_key(1):
+            raise RuntimeError("no such thing")
+        return ask(self, table)
+
+    monkeypatch.setattr(JobQuery, "ask", broken)
+    monkeypatch.setattr(JobQuery, "not_there", broken)
+
+    async def play() -> list[dict[str, Any]]:
+        asked = [waiting(tables, idempotency_key=idempotency_key(it)) for it in (1, 2)]
+        return await asyncio.wait_for(asyncio.gather(*asked), 60)
+
+    first, second = asyncio.run(play())
+    assert (first["state"], first["explanation"]) == ("error", "RuntimeError: no such thing")
+    assert second["state"] == "ready"
+
+
 def test_triggers_join_a_look_within_half_their_interval(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:

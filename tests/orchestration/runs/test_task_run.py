@@ -29,6 +29,20 @@ def test_no_two_runs_share_a_key() -> None:
 
 
 @pytest.mark.parametrize(
+    ("index", "key"),
+    [("3", "a/b/c/3"), (" 03 ", "a/b/c/3"), ("-1", "a/b/c"), (-1, "a/b/c"), (None, "a/b/c")],
+)
+def test_index_of_a_mapped_task_may_be_a_text(index: Any, key: str) -> None:
+    assert idempotency_key_of("a", "b", "c", index) == key
+
+
+@pytest.mark.parametrize("index", ["", "None", "x", True, 2.5, "1/2"])
+def test_index_that_is_no_whole_number_is_refused(index: Any) -> None:
+    with pytest.raises(InvalidInputError, match="map_index="):
+        idempotency_key_of("a", "b", "c", index)
+
+
+@pytest.mark.parametrize(
     ("try_number", "max_tries", "first_try", "committed_by", "expected"),
     [
         (1, 2, 1, None, "skip"),
