@@ -986,16 +986,15 @@ def _repeated(
     """Return the report of what an earlier attempt of the run has committed.
 
     :param run: the run's key.
-    :raises CommitConflictError: another writer has overwritten that attempt's entry.
+    :raises CommitConflictError: another writer has overwritten that attempt's entry, so its rows
+        are lost.
     """
     entry = done.entry
     if entry is None:
         (entry,) = yield from read_entries(layout.folder, [done.version])
-    if entry is None:
-        # The entry was cleaned, but it is certain that the run has committed.
-        return Committed("", root.url, (), 0.0, repeated=True)
-    if entry.transaction(RUN + run) is None:
-        # Only the run's report names that version.
+    overwritten = entry is not None and entry.transaction(RUN + run) is None
+    # A checkpoint from before may have the entry's rows and transaction.
+    if overwritten and RUN + run not in state.transactions:
         raise CommitConflictError(
             f"This run has loaded before, and another writer has written over its entry, version "
             f"{done.version}: its rows are lost from the table. This job wrote nothing.",
@@ -1003,6 +1002,9 @@ def _repeated(
             remedy=f"Commit that entry again: zero-rename repair {root.url} --apply. If that is "
             "not possible, load once more with on_repeat='append'.",
         )
+    if entry is None or overwritten:
+        # The entry was cleaned, or overwritten, but it is certain that the run has committed.
+        return Committed("", root.url, (), 0.0, repeated=True)
     if not state.exists:
         # The other attempt has made the table.
         state = (yield from open_log(layout, LogDepth.BLIND)).state

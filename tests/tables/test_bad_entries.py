@@ -429,6 +429,16 @@ def test_run_whose_entry_was_written_over_is_not_taken_for_done_by_its_report(
     assert values(store) == [1, 2, 3]
 
 
+def test_run_in_a_checkpoint_is_done_though_its_entry_was_written_over(store: MemoryStore) -> None:
+    done = write(store, rows(3), idempotency_key="daily")
+    (version,) = {it.version for it in done.partitions}
+    on(store).checkpoint_log()
+    store.apply(s.PutFile(f"{LOG}{version:020d}.json", b'{"commitInfo":{"txnId":"it"}}'))
+    again = write(store, rows(4), idempotency_key="daily")
+    assert (again.repeated, again.job) == (True, "")
+    assert values(store) == [1, 2, 3]
+
+
 def test_change_that_meets_a_damaged_entry_leaves_no_open_job(store: MemoryStore) -> None:
     def damaged() -> None:
         store.apply(s.PutFile(f"{LOG}{1:020d}.json", b"{"))
