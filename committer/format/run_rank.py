@@ -61,7 +61,7 @@ class RunRank:
             object.__setattr__(self, "kind", RankKind(self.kind))
         except ValueError as error:
             raise InvalidInputError(
-                f"kind={self.kind!r} of a RunRank is no kind of a rank; nothing was sent.",
+                f"The kind of a RunRank is {self.kind!r}; nothing was sent.",
                 remedy=f"Choose one of {', '.join(RankKind)}.",
             ) from error
 

@@ -359,7 +359,7 @@ class TestRank:
 
     def test_rank_of_a_kind_in_its_own_words_is_of_that_kind(self) -> None:
         assert RunRank(1, kind="number") == RunRank.of(1)  # type: ignore[arg-type]
-        with pytest.raises(InvalidInputError, match=r"kind='day'.*Choose one of time, number"):
+        with pytest.raises(InvalidInputError, match=r"is 'day'.*Choose one of time, number"):
             RunRank(1, kind="day")  # type: ignore[arg-type]
 
     def test_ranks_that_are_bare_numbers_are_refused(self) -> None:
