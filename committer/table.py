@@ -18,6 +18,7 @@ from .commit.snapshot import Snapshot
 from .commit.state.context import Progress
 from .commit.state.heartbeat import OF_TASKS, send_heartbeat
 from .commit.state.job_state import Aborted, Committed, OpenedJob
+from .errors import InvalidInputError
 from .format.ages import check_age
 from .format.given_rows import schema_of
 from .format.job_spec import (
@@ -33,6 +34,7 @@ from .format.job_spec import (
     SchemaMode,
     SuccessMarkers,
     column_names,
+    finite_seconds,
     partition_names,
 )
 from .format.parquet.task_writer import TaskWriter
@@ -173,7 +175,9 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
 
         :param task: its number, from 0 on; one result of each task is committed.
         :param attempt: distinguishes attempts of one task, which may run at the same time.
+        :raises InvalidInputError: the job is another table's.
         """
+        self._refuse_others(opened)
         return attempt_writer(self.driver, opened, task, attempt)
 
     def commit(
@@ -188,11 +192,13 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         :param results: one of each task, of any of its attempts.
         :param expected_tasks: how many there have to be; ``None``: as many as are given.
         :param progress: called in this thread as files become visible.
+        :raises InvalidInputError: the job is another table's; nothing was changed.
         :raises RefusedError: the job is aborted; nothing of it is visible.
         :raises CommitStateUnknownError: it may be committed: :meth:`recover` finds out and finishes
             it.
         :raises UnfinishedCommitError: it is committed; :meth:`recover` finishes it.
         """
+        self._refuse_others(opened)
         results = tuple(results)  # An iterator would be used up by the sum of the retries.
         context = self._context if progress is None else replace(self._context, report=progress)
         before = self.retries - sum(result.retries for result in results)
@@ -210,13 +216,32 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         """Abort an open job, or find that it is committed.
 
         The uploads of its tasks so far, as ``results`` name them, are aborted.
+
+        :raises InvalidInputError: the job is another table's; nothing was changed.
         """
+        self._refuse_others(opened)
         self._encrypt_as(opened)
         try:
             with alone(opened):
                 return self.run(abort_job(self._context, opened, tuple(results)))
         finally:
             note_end()
+
+    def _refuse_others(self, opened: OpenedJob) -> None:
+        """Refuse a job of another table: heads here would name files that lie there.
+
+        :raises InvalidInputError: it is one.
+        """
+        if opened.root == self.root and opened.log is None:
+            return
+        kind = "" if opened.log is None else "the Delta table "
+        raise InvalidInputError(
+            f"The job was opened on {kind}{opened.root.url}, not on this table; this call changed "
+            "nothing.",
+            table=self.root.url,
+            job=opened.job,
+            remedy="Call the same method of the table that opened the job.",
+        )
 
     def _encrypt_as(self, opened: OpenedJob) -> None:
         """Use the encryption of a job that another process may have opened."""
@@ -226,8 +251,11 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         """Send a heartbeat for a job, by its id; return ``False`` if it is no longer open.
 
         The next one is due ``interval`` seconds later.
+
+        :raises InvalidInputError: ``interval`` is not a finite number.
         """
-        return self.run(send_heartbeat(self._context, job, interval))
+        seconds = finite_seconds("interval", interval)
+        return self.run(send_heartbeat(self._context, job, seconds))
 
     def repair(
         self, accept_loss: bool = False, job: str | None = None, patience: float | None = None

@@ -424,7 +424,7 @@ class JobSpec:
         if self.code_version is not None:
             checked_code_version(self.code_version)
         self._check_key()
-        object.__setattr__(self, "max_duration", _seconds("max_duration", self.max_duration))
+        object.__setattr__(self, "max_duration", finite_seconds("max_duration", self.max_duration))
         if self.data_root is not None:
             object.__setattr__(self, "data_root", FastRoot.parse(self.data_root))
         self._check_partitions()
@@ -544,7 +544,7 @@ class JobSpec:
         return None if named is None else frozenset(named)
 
 
-def _seconds(name: str, given: object) -> float:
+def finite_seconds(name: str, given: object) -> float:
     """Return a number of seconds in an argument.
 
     :param name: the argument's name, for the error.
@@ -554,7 +554,7 @@ def _seconds(name: str, given: object) -> float:
         return float(given)
     raise InvalidInputError(
         f"Invalid {name}={given!r}: it must be a finite number of seconds. Nothing was sent.",
-        remedy=f"Give seconds: {name}={MAX_DURATION:.0f}.",
+        remedy=f"Give seconds, such as {name}=3600.",
     )
 
 

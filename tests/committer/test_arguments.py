@@ -109,6 +109,38 @@ def test_max_duration_that_no_record_can_hold_is_refused(
         made(s3_bucket, kind).job(max_duration=given)
 
 
+@pytest.mark.parametrize("given", [float("inf"), float("nan"), "60", True, None])
+def test_interval_of_a_heartbeat_that_no_record_can_hold_is_refused(
+    s3_bucket: Bucket, given: Any
+) -> None:
+    """The open record of the job could not be read any more."""
+    table = made(s3_bucket, Table)
+    with table.job(ROWS.schema, partition_by=["day"]) as job:
+        with pytest.raises(InvalidInputError, match=r"interval=.* finite number of seconds"):
+            table.send_heartbeat(job.opened.job, given)
+        assert [it.damage for it in table.open_jobs()] == [""]
+
+
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+@pytest.mark.parametrize("verb", ["commit", "abort", "task_writer"])
+def test_job_of_another_table_is_refused(s3_bucket: Bucket, kind: Any, verb: str) -> None:
+    """A head would name a file that lies in the other table: its partition could not be read."""
+    table = made(s3_bucket, Table)
+    other = kind(f"s3://{s3_bucket.name}/other")
+    with other.job(ROWS.schema, partition_by=["day"]) as job:
+        job.write(ROWS)
+        opened = job.opened
+        calls = {
+            "commit": lambda: table.commit(opened, []),
+            "abort": lambda: table.abort(opened),
+            "task_writer": lambda: table.task_writer(opened, 0, 0),
+        }
+        with pytest.raises(InvalidInputError, match=f"opened on .*{other.root.url}, not on this"):
+            calls[verb]()
+    assert (table.scan().count(), other.scan().count()) == (2, 1)
+    assert table.open_jobs() == []
+
+
 AGES: dict[str, Callable[[Any, Any], object]] = {
     "recover": lambda it, age: it.recover(age),
     "plan_recovery": lambda it, age: it.plan_recovery(age),
