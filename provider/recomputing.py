@@ -108,7 +108,10 @@ class Recomputing:
         )
         if not again:
             return progress, False
-        return replace(progress, running=again, layers=(*progress.layers, again)), False
+        # While another plan has an instance, every poll finds the same layer.
+        is_new = any(it.cleared for it in again) or again not in progress.layers
+        layers = (*progress.layers, again) if is_new else progress.layers
+        return replace(progress, running=again, layers=layers), False
 
     def _at_work(self, api: AirflowApi, running: Sequence[Again]) -> tuple[Again, ...]:
         """Return the jobs that have not ended; end the records of the others.
@@ -198,7 +201,9 @@ class Recomputing:
         for step in steps:
             _log.info(
                 "%s, for %s of %s; besides: %s.",
-                f"Cleared {instance}" if cleared else f"Waiting for {instance}, which is at work",
+                f"Cleared {instance}"
+                if cleared
+                else f"Waiting for {instance}, which is at work, or is to run by another plan",
                 step.said,
                 step.table,
                 ", ".join(step.besides) or "nothing",

@@ -259,6 +259,34 @@ def test_the_word_of_a_plan_that_cannot_be_asked_about_stays(lake: Lake) -> None
     assert (left.said.planner, left.said.over, lake.api.clears) == (OTHER, False, 0)
 
 
+def test_wait_for_another_plan_is_one_layer_however_long_it_lasts(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A deferred task kept one more with each poll."""
+    table, other = lake.tables.table(), Owner("recompute_c", "r", "again")
+    said = Narrowing(new_write_id(), ONCE, table.job_of_key(ONCE), {"day=2": 1}, 3600, other)
+    table.run(leave_narrowing(table.root, said, None))
+    polls: list[int] = []
+    answer = lake.api.answer
+
+    def answered(method: str, path: str, body: Any) -> tuple[int, Any]:
+        if path.startswith("/api/v2/dags/recompute_c/"):
+            return 200, {"state": "running" if len(polls) < 5 else "success"}
+        return answer(method, path, body)
+
+    def wait() -> None:
+        polls.append(1)
+        if lake.api.state == "running":
+            lake.load()
+
+    monkeypatch.setattr(lake.api, "answer", answered)
+    with caplog.at_level("INFO"):
+        layers = lake.make_again(wait).layers
+    assert [it.cleared for layer in layers for it in layer] == [False, True]
+    assert lake.api.clears == 1
+    assert "at work, or is to run by another plan" in caplog.text
+
+
 def test_a_dag_that_is_no_more_in_its_folder(lake: Lake) -> None:
     """Its cleared run would wait to be scheduled until the time was up."""
     lake.api.stale = True
