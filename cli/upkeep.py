@@ -114,6 +114,8 @@ def purge(
     )
     catalog.check_registered(registered)
     places = _places(path)
+    tables = sum(it.is_table or it.is_delta for it in places)
+    catalog.check_registered_below(registered, tables, path)
     if order.jobs and len(places) > 1:
         raise InvalidInputError(
             "--job names jobs of one table, and this folder holds several tables. Nothing was "

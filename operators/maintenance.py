@@ -103,6 +103,18 @@ class _Maintenance(TaskArguments, BaseOperator):
 class _Purging(_Maintenance):
     """Base of maintenance for all committers that may also abort foreign uploads."""
 
+    def _places(self, table: Table, hook: ZeroRenameHook) -> Sequence[Destination]:
+        """Return the destinations at a table's root or below it, before any of them is treated.
+
+        :raises InvalidInputError: the catalog's URL is that of one table, and there are several.
+        """
+        from ..maintenance.destinations import destinations_in
+
+        places = table.run(destinations_in(table.root))
+        if catalog := hook.catalog_of(self.catalog):
+            check_catalog_of(catalog, sum(it.is_table or it.is_delta for it in places))
+        return places
+
     template_fields: Sequence[str] = (
         *_Maintenance.template_fields,
         *("foreign", "older_than", "s3a_patience", "staging", "buffer_dir"),
@@ -405,12 +417,10 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
         self._order(hook)
 
     def _steps(self, table: Table, hook: ZeroRenameHook) -> Sequence[Step]:
-        from ..maintenance.destinations import destinations_in
-
         order = self._order(hook)
         return [
             (place.root.url, partial(self._purged, hook.get_table(place.root.url), place, order))
-            for place in table.run(destinations_in(table.root))
+            for place in self._places(table, hook)
         ]
 
     def _purged(self, table: Table, place: Destination, order: PurgeOrder) -> dict[str, Any]:
@@ -578,13 +588,13 @@ class MaintainTablesOperator(_Purging):
         :param places: the destinations there; ``None``: find them.
         """
         from ..lineage import risks_of
-        from ..maintenance.destinations import NOTHING, destinations_in
+        from ..maintenance.destinations import NOTHING
         from ..maintenance.upkeep import Upkeep, look_after
         from ..tables.table_at import delta_at
 
         most, found = hook.settings.max_recompute, list[Upkeep]()
         try:
-            for place in places or named.run(destinations_in(named.root)):
+            for place in places or self._places(named, hook):
                 table = hook.get_table(place.root.url)
                 done = look_after(table, place, order, register, conflicts)
                 if most is not None and place.is_delta:

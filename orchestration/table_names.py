@@ -117,7 +117,7 @@ def check_catalog_of(url: str, tables: int) -> None:
 
     :raises InvalidInputError: an invalid URL, or the URL of one table for several tables.
     """
-    if check_catalog(url).count("/") > 2 and tables > 1:
+    if check_catalog(url).rstrip("/").count("/") > 2 and tables > 1:
         raise InvalidInputError(
             f"catalog={url!r} is one table's, and {tables} are looked after; nothing was changed.",
             remedy="Name the database alone, glue://database: each table is called there by the "

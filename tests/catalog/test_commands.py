@@ -145,3 +145,19 @@ def test_who_settles_jobs_registers_the_table(
     assert f"{catalog}: created; partitions: 2 added" in done.output
     found = glue.get_partitions(DatabaseName=s3_bucket.name, TableName="sales")["Partitions"]
     assert len(found) == 2
+
+
+@pytest.mark.usefixtures("s3_server")
+def test_purge_of_a_folder_registers_no_table_under_the_name_of_another(
+    table: Table, s3_bucket: Bucket
+) -> None:
+    load_rows(Table(f"s3://{s3_bucket.name}/airports"), ROWS)
+    glue = boto3.client("glue")
+    glue.create_database(DatabaseInput={"Name": s3_bucket.name})
+    folder, catalog = f"s3://{s3_bucket.name}", f"glue://{s3_bucket.name}"
+    said = invoke("purge", folder, "--catalog", f"{catalog}/sales", "--apply", code=2)
+    assert "is one table's, and 2 tables lie there" in said.output
+    assert glue.get_tables(DatabaseName=s3_bucket.name)["TableList"] == []
+    invoke("purge", folder, "--catalog", f"{catalog}/", "--apply")
+    names = [it["Name"] for it in glue.get_tables(DatabaseName=s3_bucket.name)["TableList"]]
+    assert sorted(names) == ["airports", "sales"]

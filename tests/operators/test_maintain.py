@@ -169,6 +169,18 @@ def test_tables_are_registered_where_their_loads_do(
     assert "zero-rename catalog sync" in report["tables"][0]["again"][0]
 
 
+@pytest.mark.usefixtures("s3_server")
+def test_one_tables_name_is_not_for_all_below_a_folder(tables: Tables, connection: str) -> None:
+    glue = ZeroRenameHook(connection).get_glue()
+    glue.create_database(DatabaseInput={"Name": tables.bucket.name})
+    for name in ("a", "b"):
+        tables.load(1, name=name)
+    catalog = f"glue://{tables.bucket.name}/b"
+    with pytest.raises(AirflowFailException, match="is one table's, and 2"):
+        run(connection, tables=tables.url("").rstrip("/"), catalog=catalog)
+    assert glue.get_tables(DatabaseName=tables.bucket.name)["TableList"] == []
+
+
 class TestFails:
     def test_for_what_needs_a_person(self, tables: Tables, connection: str) -> None:
         """The other table is looked after all the same, and the report is there."""

@@ -239,6 +239,16 @@ class TestCatalog:
         with pytest.raises(AirflowFailException, match="is one table's, and 2"):
             run(RecoverJobsOperator, names, catalog="glue://lake/a")
 
+    def test_one_tables_name_is_not_for_all_below_a_folder(
+        self, tables: Tables, database: str
+    ) -> None:
+        for name in ("a", "b"):
+            tables.load(1, name=name)
+        folder = tables.url("").rstrip("/")
+        with pytest.raises(AirflowFailException, match="is one table's, and 2"):
+            run(PurgeStaleUploadsOperator, folder, catalog=f"glue://{database}/b")
+        assert self.partitions(database, "b") == []
+
     def test_a_table_that_no_job_has_made_yet(self, tables: Tables, database: str) -> None:
         tables.undecided(1)
         report = run(RecoverJobsOperator, "flights", zero_rename_conn_id="zr", patience=0)
