@@ -46,6 +46,7 @@ from ..committer.commit.state.job_state import (
 from ..committer.commit.state.task_results import check_results, destination_exists
 from ..committer.errors import (
     CommitConflictError,
+    DamagedError,
     InvalidInputError,
     RefusedError,
     StoreRefusedError,
@@ -378,8 +379,11 @@ def _make_table(root: TableRoot, spec: JobSpec, seen: Seen) -> Step[None]:
         return
     try:
         yield from _commit(layout, opened, log, _making, (), 0)
-    except CommitConflictError:
-        yield from abandon_job(layout, opened.job)
+    except (RefusedError, DamagedError) as error:
+        if leaves_no_entry(error):
+            yield from abandon_job(layout, opened.job)
+        if not isinstance(error, CommitConflictError):
+            raise
 
 
 def _making(change: LogChange, state: LogState) -> LogChange:

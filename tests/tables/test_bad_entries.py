@@ -4,6 +4,7 @@ and never the cause of a loss; nothing is read outside of the table."""
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -448,6 +449,25 @@ def test_change_that_meets_a_damaged_entry_leaves_no_open_job(store: MemoryStore
     table.driver = MemoryDriver(store, fault)  # type: ignore[assignment]
     with pytest.raises(RecordDamagedError):
         table.set_retention(30 * DAY, apply=True)
+    assert on(store).open_jobs() == []
+
+
+@pytest.mark.parametrize("made", [b"{", b"unsupported"])
+def test_table_that_another_engine_makes_meanwhile_leaves_no_open_job(made: bytes) -> None:
+    store, other = MemoryStore(), MemoryStore()
+    write(other, rows(1))
+    body = other.objects[f"{LOG}{0:020d}.json"].body
+    feature = b'{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["x"]'
+    unsupported = re.sub(rb'(?<="protocol":)\{[^}]*', feature, body)
+
+    def happens() -> None:
+        there = unsupported if made == b"unsupported" else made
+        store.apply(s.PutFile(f"{LOG}{0:020d}.json", there))
+
+    table = on(store, beside(s.Put, happens, "_delta_log/", times=1))
+    job = table.job(rows(1).schema, partition_by=["day"], publish=False)
+    with pytest.raises((RecordDamagedError, TableMismatchError)), job:
+        job.write(rows(1))
     assert on(store).open_jobs() == []
 
 
