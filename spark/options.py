@@ -436,7 +436,7 @@ def _check_same_partitions(texts: Mapping[str, Any], named: Mapping[str, Any]) -
                 f"The option {camel(name)} names {first_few(texts[name])}, and the write is about "
                 f"{first_few(named[name]) if named[name] else 'none'}, by partitions= of the call "
                 "or by the task that submitted the application; nothing was written.",
-                remedy="Leave the option out. The call names partitions by partitions=.",
+                remedy="Leave the option out: save() takes partitions= for them.",
             )
 
 

@@ -80,7 +80,7 @@ class MergeRules(MergeRequest):
     def expressions(self) -> Mapping[str, str]:
         """All expressions, by the argument that has them."""
         found = {f"when_matched[{name!r}]": text for name, text in self.sets.items()}
-        return found | ({"delete_when": self.delete_when} if self.delete_when else {})
+        return found if self.delete_when is None else {**found, "delete_when": self.delete_when}
 
     def serves(self, column: str, session: SparkSession) -> bool:
         """Return whether an expression or ``latest_by`` names a column.

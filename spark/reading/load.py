@@ -43,7 +43,7 @@ from .file_rows import file_rows
 from .foreign_types import refused_by_spark
 from .listed_parquet import FilePaths, hidden_column, listed_parquet
 from .loaded_frame import LoadedFiles
-from .predicate import row_filter
+from .predicate import require_text, row_filter
 from .session_store import OURS, SessionStore, session_store
 from .table_reads import TableReads, plan_on
 
@@ -131,6 +131,8 @@ def load(
                 f"{name} is a list, not a string; nothing was read.",
                 remedy=f"Give {name}=[{given!r}].",
             )
+    if where is not None:
+        require_text("where", where, "read")
     way = choice("by", By, by)
     warn_of_overwrites(spark)
     reads = TableReads.of(application_of(spark), Table(table).root.url)

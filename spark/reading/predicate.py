@@ -158,14 +158,29 @@ def _is_one_value(schema: pa.Schema, field: pa.Field, literal: Any) -> bool:
     return quoted and is_plain
 
 
+def require_text(name: str, given: object, undone: str) -> None:
+    """Check that an expression is a text, not a column of Spark's or a value.
+
+    :param name: the parameter, for the error.
+    :param undone: what was not done, for the error.
+    :raises InvalidInputError: it is not.
+    """
+    if not isinstance(given, str):
+        raise InvalidInputError(
+            f"{name} is a {type(given).__name__}, not a text; nothing was {undone}.",
+            remedy='Write it in Spark\'s SQL: "day = \'2013-01-01\'", "price * 2", "0", "null".',
+        )
+
+
 def refuse_beyond_rows(name: str, text: str) -> None:
     """Refuse an expression that cannot be evaluated row by row.
 
     An expression that cannot be parsed here is left for Spark to refuse.
 
     :param name: the parameter, for the error.
-    :raises InvalidInputError: it has an aggregate, a window or a subquery.
+    :raises InvalidInputError: it is not a text, or has an aggregate, a window or a subquery.
     """
+    require_text(name, text, "changed")
     try:
         import sqlglot
         from sqlglot import exp

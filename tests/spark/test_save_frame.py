@@ -18,7 +18,7 @@ from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import SchemaMode
 from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, Committer
 from zero_rename.s3a.write_plan import OVERWRITE_OPTION, PlannedWrite, plan
-from zero_rename.spark import merge, save, stream
+from zero_rename.spark import delete, load, merge, save, stream, update
 from zero_rename.spark.changing import merging
 from zero_rename.spark.options import writer_options
 from zero_rename.spark.write_target import resolve
@@ -346,6 +346,30 @@ def test_frame_of_pandas_on_spark_is_refused_with_what_to_call() -> None:
     frame: Any = type("DataFrame", (), {"__module__": "pyspark.pandas.frame"})()
     with pytest.raises(InvalidInputError, match=r"pyspark\.pandas.*to_spark\(\)"):
         save(frame, "s3://bucket/table")
+
+
+class Column:
+    """A column of Spark's, which is neither true nor false."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("Cannot convert column into bool")
+
+
+@pytest.mark.parametrize("given", [Column(), 0, True])
+def test_expression_that_is_no_text_is_refused_with_the_form_that_it_has(given: Any) -> None:
+    url = "s3://bucket/table"
+    frame: Any = SimpleNamespace(sparkSession=None)
+    session: Any = object()
+    calls: list[Callable[[], Any]] = [
+        lambda: load(session, url, where=given),
+        lambda: delete(url, where=given, spark=session),
+        lambda: update(url, set={"v": given}, where="true", spark=session),
+        lambda: merge(frame, url, on=["k"], when_matched={"v": given}),
+        lambda: merge(frame, url, on=["k"], delete_when=given),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInputError, match=r"is a (Column|int|bool), not a text.*SQL"):
+            call()
 
 
 class TestMergeThatASubmitterAsksFor:
