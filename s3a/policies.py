@@ -11,7 +11,7 @@ from typing import Any
 
 from ..committer.errors import InvalidInputError
 from ..committer.format.job_spec import Mode, OnConflict, TableLayout
-from .hadoop.settings import CONFLICT_MODE_OF, NATIVE
+from .hadoop.settings import CONFLICT_KEY, CONFLICT_MODE_OF, NATIVE, STAGING
 
 #: Policies of a load about other runs.
 ABOUT_RUNS = ("on_conflict", "on_superseded", "run_rank")
@@ -148,10 +148,28 @@ def check_s3a_options(committer: str, mode: Mode | None, options: Mapping[str, A
             remedy="Leave s3a_options out; encryption is the connection's, storage_class and the "
             "files' sizes are options of save(). Or choose one of Hadoop's committers.",
         )
-    asked = options.get("conflict_mode")
+    _check_conflict_mode("s3a_options['conflict_mode']", options.get("conflict_mode"), mode)
+
+
+def check_conf(committer: str, mode: Mode | None, conf: Mapping[str, Any]) -> None:
+    """Refuse a conflict mode in the settings of a job that contradicts the mode of its load.
+
+    An application without ``save()`` would follow it, and other runs would expect what the mode
+    says.
+
+    :param conf: the user's own settings.
+    :raises InvalidInputError: there is one.
+    """
+    key = f"spark.hadoop.{CONFLICT_KEY}"
+    asked = conf.get(key)
+    if committer in STAGING and asked is not None:
+        _check_conflict_mode(f"conf[{key!r}]", str(asked).strip().lower(), mode)
+
+
+def _check_conflict_mode(name: str, asked: str | None, mode: Mode | None) -> None:
     if asked is not None and mode is not None and CONFLICT_MODE_OF.get(mode) != asked:
         raise InvalidInputError(
-            f"s3a_options['conflict_mode'] is {asked!r}, and mode is {mode}, by which save() "
-            "chooses it. Nothing was submitted.",
+            f"{name} is {asked!r}, and mode is {mode}, by which save() chooses it. Nothing was "
+            "submitted.",
             remedy="Leave one of the two out.",
         )

@@ -28,6 +28,7 @@ from ...s3a.hadoop.settings import (
     S3ASettings,
     check_options,
 )
+from ...s3a.policies import check_conf
 from ...s3a.runs import ledger
 from ...s3a.services import RULES, ServiceJob, ServiceRules, check_job, check_shared_staging
 from ...s3a.write_plan import PlannedWrite, check_destination, plan
@@ -158,9 +159,11 @@ def check_submission(
     :param conf: the result of :func:`render`.
     :return: those of :func:`committer_settings`, with the values in force.
     :raises SettingsRefusedError: the load would lose or double rows, or cannot work.
+    :raises InvalidInputError: a setting contradicts the mode.
     :raises ZeroRenameError: as :func:`.write_plan.check_destination`.
     """
     check_destination(table, load.committer)
+    check_conf(load.committer, load.mode, call.conf)
     cluster, named = call.cluster, call.properties_file
     environ = {**os.environ, **{k: str(v) for k, v in call.env_vars.items()}}
     environ |= find_spark(environ, cluster.binary)
@@ -211,9 +214,11 @@ def check_on_service(
     :param strict: refuse the load if a setting cannot be read; otherwise this is logged.
     :return: the settings that the request gets.
     :raises SettingsRefusedError: the load would lose or double rows, or cannot work.
+    :raises InvalidInputError: a setting contradicts the mode.
     :raises ZeroRenameError: as :func:`.write_plan.check_destination`.
     """
     check_destination(table, load.committer)
+    check_conf(load.committer, load.mode, seen.said)
     if seen.unseen and strict:
         raise SettingsRefusedError(
             f"strict: {' '.join(seen.unseen)} Nothing was submitted.",

@@ -314,17 +314,18 @@ def _marks_files(record: TryRecord, write: WriteRecord) -> bool:
     """Return whether the names of a write's files have the UUID of its job.
 
     The staging committers add it. ``save()`` sees to that for each of its writes; for an
-    application without ``save()`` the settings of its attempt count.
+    application without ``save()`` the settings of its attempt count. If the job of a service has
+    the setting itself, its value is not among them.
     """
-    said = (record.settings or {}).get(UNIQUE_KEY, "")
-    is_set = write.number > 0 or said.strip().lower() != "false"
-    return write.committer in STAGING and is_set
+    said = {UNIQUE_KEY: "true"} if record.settings is None else record.settings
+    is_on = said.get(UNIQUE_KEY, "false").strip().lower() != "false"
+    return write.committer in STAGING and (write.number > 0 or is_on)
 
 
 def _unmarked(write: WriteRecord) -> str:
     """Explain why the names of a write's files do not show that they are its own."""
     if write.committer in STAGING:
-        return f"{UNIQUE_KEY} is off and their names have no job's UUID"
+        return f"the job has its own {UNIQUE_KEY}, so their names may have no job's UUID"
     return f"the {write.committer} committer does not mark them"
 
 

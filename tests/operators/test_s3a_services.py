@@ -175,6 +175,17 @@ class TestRefused:
         own = "spark.sql.parquet.fs.optimized.committer.optimization-enabled"
         refused(service, f"service-committer.*{own}", **request_with(service, {own: "true"}))
 
+    @on_kubernetes
+    def test_a_conflict_mode_that_contradicts_the_mode(self, service: Service) -> None:
+        body = copy.deepcopy(operator(service).template_spec)
+        name = "fs.s3a.committer.staging.conflict-mode"
+        body["spec"]["sparkConf"] = {
+            **body["spec"].get("sparkConf", {}),
+            f"spark.hadoop.{name}": "replace",
+        }
+        given = {"committer": "directory", "mode": "append", "template_spec": body}
+        refused(service, f"{name}.* is 'replace', and mode is append", **given)
+
     @pytest.mark.parametrize("service", ["EmrServerless", "EmrContainers", "Glue"], indirect=True)
     def test_a_value_that_the_service_would_tear_apart(self, service: Service) -> None:
         message = "buffer.dir has a blank.*Nothing was submitted"

@@ -326,6 +326,17 @@ class TestChecks:
         assert spark.calls() == []
         assert s3_bucket.keys(key) == [key]
 
+    def test_a_conflict_mode_in_conf_that_contradicts_the_mode(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        """An application without save() would replace rows, and count as an append."""
+        conf = {"spark.hadoop.fs.s3a.committer.staging.conflict-mode": "replace"}
+        given = {"mode": "append", "committer": "directory", "conf": conf}
+        message = "conflict-mode.* is 'replace', and mode is append.*Nothing was submitted"
+        with pytest.raises(AirflowFailException, match=message):
+            run(operator(tables, **given))
+        assert spark.calls() == []
+
     def test_warnings_are_logged(self, tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
         run(operator(tables, conf={"spark.yarn.maxAppAttempts": "2"}))
         assert "[driver-restarts]" in caplog.text

@@ -224,10 +224,14 @@ class TestWhatWouldDouble:
         assert run.settle().state == UNDONE
         assert run.world.visible() == [others]
 
-    @pytest.mark.parametrize("unique", ["false", "true"])
-    def test_files_that_may_be_its_own_where_staged_names_have_no_uuid(self, unique: str) -> None:
-        """Of an application without save(): that sets it for each write."""
-        said = {"fs.s3a.committer.staging.unique-filenames": unique}
+    @pytest.mark.parametrize("unique", ["false", "true", None])
+    def test_files_that_may_be_its_own_where_staged_names_have_no_uuid(
+        self, unique: str | None
+    ) -> None:
+        """Of an application without save(): that sets it for each write. A service's job may have
+        a value that is not on record."""
+        name = "fs.s3a.committer.staging.unique-filenames"
+        said = {"fs.s3a.committer.name": "directory"} | ({name: unique} if unique else {})
         run = Run(committer="directory", settings=said)
         run.world.store.apply(Put(f"{ROOT.prefix}/day=1/part-0-{OTHER}.parquet", b"rows"))
         if unique == "true":
