@@ -209,10 +209,10 @@ def find_report(root: TableRoot, job: str, folder: str) -> Step[JobSummary | Non
     A report's name has the id of the MapReduce job, which this package does not know. So all
     reports in the folder are read.
 
-    :param folder: a prefix of the table's bucket, without a slash at its end.
+    :param folder: a prefix of the table's bucket, without a slash at its end; ``""``: the bucket.
     :raises VerificationError: several jobs of that UUID have committed.
     """
-    listing = yield from list_objects(f"{folder}/summary-")
+    listing = yield from list_objects(f"{prefix_of(folder)}summary-")
     newest = sorted(listing.objects, key=lambda item: item.last_modified, reverse=True)
     bodies = yield from All(tuple(Get(item.key) for item in newest))
     read = [_read(found) for found in bodies if isinstance(found, Found)]

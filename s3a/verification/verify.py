@@ -29,6 +29,7 @@ from ...committer.format.records.success_marker import COMMITTER as NATIVE
 from ...committer.format.records.success_marker import FILENAMES_LIMIT
 from ...committer.store.listing import list_objects
 from ...committer.store.requests import All, Found, Head, Step
+from ...committer.store.s3_urls import SCHEME
 from ...committer.table import Table
 from ..hadoop.commit_files import JobSummary
 from ..hadoop.job_traces import find_report, read_marker, uploads_below, uuids_in_name, why_outside
@@ -138,7 +139,7 @@ def verify_job(
         )
     report, warnings = None, list[str]()
     # Not parsed as a table's root: it may lie in a folder that readers skip.
-    folder = re.fullmatch(rf"s3[an]?://{re.escape(root.bucket)}/(.*?)/*", report_dir or "")
+    folder = re.fullmatch(rf"{SCHEME}{re.escape(root.bucket)}/(.*?)/*", report_dir or "")
     if folder is not None and expectation.uuid is not None:
         report = yield from find_report(root, expectation.uuid, folder[1])
     if report_dir and report is None:

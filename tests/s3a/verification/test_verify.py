@@ -338,6 +338,16 @@ class TestReport:
         self.report(world, lambda report: report["diagnostics"].update(stage="completed"))
         assert world.verify(self.DIR).warnings == ()
 
+    @pytest.mark.parametrize("folder", ["s3a://bucket/", "S3A://bucket/reports/"])
+    def test_one_in_the_bucket_itself_or_by_another_spelling(self, folder: str) -> None:
+        world = World()
+        document = json.loads(json.dumps(world.document))
+        document["diagnostics"].update(stage="completed")
+        below = folder.partition("bucket/")[2]
+        world.put(f"{below}summary-job_2026_0001.json", body=json.dumps(document).encode())
+        world.marker(jobId=str(uuid.uuid4()))
+        assert world.verify(folder).warnings == ()
+
     def test_one_that_says_it_failed_after_the_marker(self) -> None:
         # S3A conformance 107
         def failed(report: dict[str, Any]) -> None:
