@@ -177,6 +177,8 @@ def _of_marker(
         what = f"_SUCCESS is empty: the classic rename committer ran, not {expectation.committer}"
     elif said is None:
         what = "_SUCCESS is not what an S3A committer writes"
+    elif not is_own and not marker.job:
+        what = "_SUCCESS names no job; that of Hadoop before 3.3.1 never does"
     elif not is_own:
         what = f"_SUCCESS is of job {marker.job} of {said.marker.hostname!r}, not of this one"
     else:

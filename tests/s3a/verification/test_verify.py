@@ -163,6 +163,13 @@ class TestMarker:
         said = World().objection(uuid=str(uuid.uuid4()))
         assert "not of this one" in said
 
+    def test_one_that_names_no_job(self) -> None:
+        """As of Hadoop before 3.3.1 (HADOOP-17318)."""
+        world = World()
+        del world.document["jobId"]
+        world.marker()
+        assert "_SUCCESS names no job; that of Hadoop before 3.3.1 never does" in world.objection()
+
     @pytest.mark.parametrize("committer", S3A)
     def test_another_committers(self, committer: str) -> None:
         # S3A conformance 12, 19
