@@ -54,8 +54,8 @@ def error_of_task(raised: BaseException, table: str, job: str) -> ZeroRenameErro
         return kind(found[2].strip()) if written is None else kind(**written.groupdict())
     if cancelled := _CANCELLED.search(text):
         return RefusedError(
-            f"Spark cancelled the tasks of this write: {cancelled[0].strip()} Nothing of this job "
-            "is visible.",
+            f"Spark cancelled the tasks of this write: {cancelled[0].strip().rstrip('.')}. Nothing "
+            "of this job is visible.",
             table=table,
             job=job,
             remedy="Run the job again.",

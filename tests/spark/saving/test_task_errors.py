@@ -55,5 +55,6 @@ def test_one_that_was_cancelled_says_so(said: str) -> None:
     error = error_of_task(RuntimeError(f"{said}\n\tat org.apache.spark"), URL, JOB)
     assert type(error) is RefusedError
     assert "Job 3 cancelled" in error.message
+    assert ". Nothing of this job is visible." in error.message
     assert "at org.apache" not in str(error)
     assert (error.table, error.job) == (URL, JOB)
