@@ -7,11 +7,10 @@ again.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...committer.errors import InvalidInputError, SettingsRefusedError
+from ...committer.errors import SettingsRefusedError
 from ...committer.upkeep.access_policy import Service
 from ...s3a.hadoop.effective_settings import Layer
 from ...s3a.services import (
@@ -23,7 +22,7 @@ from ...s3a.services import (
     refuse_repeats,
     settings_of,
 )
-from .service_words import options_of, setting_of
+from .service_words import options_of, parameter_words, setting_of
 from .shared_volumes import pods_mounts
 
 
@@ -88,15 +87,7 @@ def seen_by_driver(
     :raises InvalidInputError: as :func:`seen_by_words`; or quotes are not closed.
     """
     configured = (overrides or {}).get("applicationConfiguration")
-    try:
-        words = shlex.split(str(driver.get("sparkSubmitParameters", "")))
-    except ValueError as error:
-        # The error does not show the parameters, which may hold a secret.
-        raise InvalidInputError(
-            f"sparkSubmitParameters of job_driver cannot be told apart: {error}. Nothing was "
-            "submitted.",
-            remedy="Close the quotes in sparkSubmitParameters.",
-        ) from None
+    words = parameter_words(str(driver.get("sparkSubmitParameters") or ""))
     own = classified(configured, "configuration_overrides")
     return seen_by_words(words, release, (*own, *behind), *unseen)
 

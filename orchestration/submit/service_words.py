@@ -45,8 +45,9 @@ def with_words(
     :param package: URL of a zip for ``--py-files``.
     :param configured: the value of :data:`PY_FILES` in other configurations of the job.
     :raises InvalidInputError: the text is longer than the service takes, or the service would
-        split a value.
+        split a value; or quotes in the user's text are not closed.
     """
+    parameter_words(parameters)
     if package:
         words = list(_WORD.finditer(parameters))
         at = _py_files_in([re.sub("[\"']", "", word.group()) for word in words])
@@ -60,6 +61,22 @@ def with_words(
     text = " ".join(words).strip()
     _check_length("sparkSubmitParameters", text, _LONGEST_PARAMETERS)
     return text
+
+
+def parameter_words(parameters: str) -> list[str]:
+    """Split ``sparkSubmitParameters`` into words.
+
+    :raises InvalidInputError: quotes are not closed, so that what is added would be part of a word.
+    """
+    try:
+        return shlex.split(parameters)
+    except ValueError as error:
+        # The error does not show the parameters, which may hold a secret.
+        raise InvalidInputError(
+            f"sparkSubmitParameters of job_driver cannot be told apart: {error}. Nothing was "
+            "submitted.",
+            remedy="Close the quotes in sparkSubmitParameters.",
+        ) from None
 
 
 def plain_settings(settings: Mapping[str, str]) -> list[str]:
@@ -204,7 +221,7 @@ def with_driver_words(
     for it in (overrides or {}).get("applicationConfiguration") or ():
         if it.get("classification") == "spark-defaults":
             configured = (it.get("properties") or {}).get(PY_FILES, configured)
-    words = with_words(spark.get("sparkSubmitParameters", ""), settings, package, configured)
+    words = with_words(spark.get("sparkSubmitParameters") or "", settings, package, configured)
     return {member: {**spark, "sparkSubmitParameters": words}}
 
 
@@ -228,8 +245,10 @@ def spark_step(steps: Any) -> Mapping[str, Any]:
 
     :raises InvalidInputError: there are several steps, or it does not run spark-submit.
     """
-    named = steps if isinstance(steps, list) else []
-    jar_step = named[0].get("HadoopJarStep", {}) if len(named) == 1 else {}
+    only = steps[0] if isinstance(steps, list) and len(steps) == 1 else None
+    step: Mapping[str, Any] = only if isinstance(only, Mapping) else {}
+    found = step.get("HadoopJarStep")
+    jar_step = found if isinstance(found, Mapping) else {}
     words = jar_step.get("Args") or [""]
     runs = str(jar_step.get("Jar", "")).endswith("command-runner.jar")
     if not runs or str(words[0]).rpartition("/")[2] != "spark-submit":
@@ -239,7 +258,7 @@ def spark_step(steps: Any) -> Mapping[str, Any]:
             remedy="Give [{'Name': …, 'HadoopJarStep': {'Jar': 'command-runner.jar', 'Args': "
             "['spark-submit', …]}}]; other steps belong to a task of their own.",
         )
-    return named[0]
+    return step
 
 
 def with_step_words(

@@ -11,6 +11,7 @@ from zero_rename.committer import InvalidInputError
 from zero_rename.orchestration.submit.job_mark import JobMark
 from zero_rename.orchestration.submit.service_words import (
     refuse_in_request,
+    spark_step,
     with_arguments,
     with_driver_words,
     with_words,
@@ -99,6 +100,29 @@ def test_more_than_a_service_takes() -> None:
         with_words("", {"spark.x": "y" * 102_400}, None)
     with pytest.raises(InvalidInputError, match=r"a word of the step would have 10,2.*'\*'"):
         with_arguments(["spark-submit"], {"spark.x": "y" * 10_280}, None)
+
+
+@pytest.mark.parametrize(
+    "steps", [None, [], ["x"], [None], [{"HadoopJarStep": None}], [{"HadoopJarStep": "x"}], "x"]
+)
+def test_what_is_not_a_step_is_refused_in_words(steps: Any) -> None:
+    with pytest.raises(InvalidInputError, match="steps is not one step that runs spark-submit"):
+        spark_step(steps)
+
+
+@pytest.mark.parametrize("package", [None, "s3://p.zip"])
+@pytest.mark.parametrize("given", ["--conf spark.a='x", '--conf "spark.a=it --verbose'])
+def test_quotes_that_are_not_closed_are_refused(given: str, package: str | None) -> None:
+    """The hand-off became a part of the last word."""
+    with pytest.raises(InvalidInputError, match="Close the quotes in sparkSubmitParameters"):
+        with_words(given, {"spark.x": "y"}, package)
+
+
+def test_parameters_that_are_null_are_none() -> None:
+    driver = {"sparkSubmit": {"entryPoint": "s3://j.py", "sparkSubmitParameters": None}}
+    made = with_driver_words(driver, "sparkSubmit", {"spark.x": "y"}, "s3://p.zip", None)
+    words = made["sparkSubmit"]["sparkSubmitParameters"]
+    assert words == "--py-files s3://p.zip --conf spark.x=y"
 
 
 SECRET = "wJalrXUtnFEMI"
