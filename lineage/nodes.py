@@ -113,6 +113,10 @@ class JobNode:
             added={**self.added, **other.added},
             stale=tuple(dict.fromkeys(self.stale + other.stale)),
             moved=tuple(dict.fromkeys(self.moved + other.moved)),
+            unknown="; ".join(dict.fromkeys(filter(None, (self.unknown, other.unknown)))),
+            gone=tuple(dict.fromkeys(self.gone + other.gone)),
+            self_made=tuple(dict.fromkeys(self.self_made + other.self_made)),
+            mixed=tuple(dict.fromkeys(self.mixed + other.mixed)),
             versions={**self.versions, **other.versions},
         )
 

@@ -59,6 +59,23 @@ def chain(*numbers: int) -> list[set[str]]:
     return [{f"A{n}"} for n in numbers]
 
 
+def test_job_found_twice_is_refused_for_what_only_its_second_part_shows() -> None:
+    """In a later step of the search, through files that a compaction has written."""
+    first = JobNode(url("a"), "job", frozenset({"day=1"}))
+    second = JobNode(
+        url("a"),
+        "job",
+        frozenset({"day=2"}),
+        unknown="not told",
+        gone=("b",),
+        self_made=("day=2",),
+        mixed=("x", "y"),
+    )
+    for found in (first.beside(second), second.beside(first)):
+        assert (found.unknown, found.gone, found.self_made) == ("not told", ("b",), ("day=2",))
+        assert found.mixed == ("x", "y")
+
+
 class TestChain:
     """What is there and fresh is not made again, in whichever order it was checkpointed."""
 
