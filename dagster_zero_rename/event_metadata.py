@@ -19,6 +19,8 @@ from zero_rename.tables import DeltaTable
 
 JOB = "zero_rename/job"
 VERSION = "zero_rename/version"
+#: When a commit was decided. An entry of another engine in a Delta table has this and no job.
+DECIDED = "zero_rename/decided"
 #: The job that wrote a partition last, if this job has left the partition to a newer run.
 SUPERSEDED_BY = "zero_rename/superseded_by"
 #: Dagster's names for the number of all rows of a table without partitions, and of a partition.
@@ -45,7 +47,7 @@ def commit_metadata(root: TableRoot, committed: Committed) -> dict[str, Any]:
     """Return the metadata that all partitions changed by a job have in common."""
     found: dict[str, Any] = {
         JOB: committed.job,
-        "zero_rename/decided": dg.MetadataValue.timestamp(committed.decided_at),
+        DECIDED: dg.MetadataValue.timestamp(committed.decided_at),
         "dagster/uri": dg.MetadataValue.url(root.url),
     }
     if (reads := committed.change_reads) is not None:

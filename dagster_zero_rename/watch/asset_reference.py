@@ -73,10 +73,17 @@ class AssetReference:
 
     def told(self, instance: dg.DagsterInstance, key: str | None) -> str | None:
         """Return the job that Dagster's last materialisation of a partition names."""
+        return job_of(self.last_metadata(instance, key) or {})
+
+    def last_metadata(
+        self, instance: dg.DagsterInstance, key: str | None
+    ) -> Mapping[str, Any] | None:
+        """Return the metadata of Dagster's last materialisation of a partition; ``None``: there is
+        none."""
         wanted = dg.AssetRecordsFilter(self.key, asset_partitions=None if key is None else [key])
         for record in instance.fetch_materializations(wanted, limit=1).records:
             event = record.asset_materialization
-            return None if event is None else job_of(event.metadata)
+            return None if event is None else event.metadata
         return None
 
     def table(self, resource: ZeroRenameResource) -> Table:

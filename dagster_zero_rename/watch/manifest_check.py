@@ -23,6 +23,7 @@ from zero_rename.s3a.runs.try_record import is_of
 from zero_rename.tables import DeltaTable, Since
 
 from ..asset_step import AssetTable
+from ..event_metadata import DECIDED, job_of
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 
 #: The most partitions that a result shows.
@@ -107,7 +108,7 @@ def manifest_check(
             keys = context.partition_keys if context.has_partition_key_range else ()
             keys = keys or (context.partition_key,)
         paths = reference.paths(keys, target)
-        jobs = _jobs(reference, context.instance, paths)
+        jobs = _jobs(reference, context.instance, paths, isinstance(target, DeltaTable))
         query = asked.query(target, resource.committer, tuple(jobs))
         if isinstance(target, DeltaTable):
             found = _look_by_log(target, jobs, query)
@@ -212,12 +213,21 @@ def _counted(
 
 
 def _jobs(
-    reference: AssetReference, instance: dg.DagsterInstance, paths: Mapping[str, str]
+    reference: AssetReference, instance: dg.DagsterInstance, paths: Mapping[str, str], by_log: bool
 ) -> dict[str, str | None]:
-    """Return the job of the latest materialisation, by partition."""
+    """Return the job of the latest materialisation, by partition; ``""`` for that of an entry of a
+    log which another engine wrote.
+
+    :param by_log: the table has a log.
+    """
+
+    def job(key: str | None) -> str | None:
+        said = reference.last_metadata(instance, key) or {}
+        return job_of(said) or ("" if by_log and DECIDED in said else None)
+
     if not paths:
-        return {UNPARTITIONED: reference.told(instance, None)}
-    return {path: reference.told(instance, key) for key, path in paths.items()}
+        return {UNPARTITIONED: job(None)}
+    return {path: job(key) for key, path in paths.items()}
 
 
 def _look(
@@ -258,7 +268,7 @@ def _look_by_log(
     :raises InvalidInputError: a ``_SUCCESS``, or another committer by its name, is asked for.
     """
     held, lacking = query.judge(table)
-    committed = {job: table.result(job) is not None for job in jobs.values() if job is not None}
+    committed = {job: table.result(job) is not None for job in jobs.values() if job}
     absent = [job for job, is_there in committed.items() if not is_there]
     if absent and table.last_changes((), Since(version=-1))[1].cleaned:
         # Another engine has cleaned the log, so old jobs have no entry, and nothing says who
@@ -272,7 +282,7 @@ def _look_by_log(
     for path, job in jobs.items():
         it = held.get(path)
         wrong = ["no materialisation names its job"] if job is None else []
-        if job is not None and not committed[job]:
+        if job and not committed[job]:
             wrong.append(f"the log has no entry of job {job}")
         wrong += [lacking[path]] if path in lacking else []
         rows, files, version = (0, 0, 0) if it is None else (it.rows, it.files, it.version or 0)

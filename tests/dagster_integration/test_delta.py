@@ -31,7 +31,7 @@ from support.fake_spark import WRITES, FakeSpark
 from support.pauses import Pauses
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.format.records.inputs import content_of
-from zero_rename.committer.store.requests import Delete, Found, Get
+from zero_rename.committer.store.requests import Delete, Found, Get, Put
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.delta_properties import change_properties
 from zero_rename.tables.delta_steps import layout_of
@@ -371,6 +371,20 @@ class TestChecks:
         assert (found.passed, found.description) == (True, None)
         wanted = evaluated(manifest_check(flights.asset, min_rows=1), flights)
         assert (wanted.passed, wanted.description) == (False, f"day={NEXT}: 0 files.")
+
+    def test_partition_that_another_engine_has_changed_passes_the_check(
+        self, flights: Flights
+    ) -> None:
+        flights.run(DAY, LAST)
+        folder = f"{flights.table.root.prefix}/_delta_log"
+        entry = flights.table.driver.perform(Get(f"{folder}/{0:020}.json"))
+        assert isinstance(entry, Found)
+        adds = [line for line in entry.body.splitlines(keepends=True) if line.startswith(b'{"add"')]
+        flights.table.driver.perform(Put(f"{folder}/{1:020}.json", b"".join(adds)))
+        for event in TestWatch().tick(flights, "0").asset_events:
+            assert "zero_rename/job" not in event.metadata
+            flights.instance.report_runless_asset_event(event)
+        assert evaluated(manifest_check(flights.asset), flights).description is None
 
     def test_job_that_a_whole_log_has_no_entry_of_fails_the_check(self, flights: Flights) -> None:
         flights.run(DAY, LAST)
