@@ -28,6 +28,7 @@ from .asset_step import step_of
 from .conflict_job import owner_of
 from .failures import final_failures, forbid_retries, restore_retries
 from .resource import ZeroRenameResource
+from .run_states import run_states
 from .watch.asset_reference import RESOURCE
 
 #: The most partitions that a report lists.
@@ -53,7 +54,8 @@ def maintenance_job(
     It recovers interrupted jobs, aborts uploads that no job will complete, and compares the files
     that are named with those in the store. In a Delta table that this package has made it also
     removes files that nothing needs, and writes a checkpoint that is due. Another engine's table is
-    named, and left to that engine.
+    named, and left to that engine. A job of Hadoop's committers is left while its run in Dagster is
+    at work, waits for a retry, or is executed again.
 
     Its report is Markdown on the run. It fails if only a person can help; if the store's failures
     kept it from something, the next run tries again. If the resource has ``max_recompute``, the
@@ -101,6 +103,7 @@ def maintenance_job(
         restore_retries(step_of(context))
         resource = getattr(context.resources, resource_key)
         done: list[Upkeep] = []
+        asking = replace(order, ask=run_states(context.instance))
         with final_failures(context):
             found = _destinations(resource, tables, done)
             registration = resource.registration(catalog)
@@ -111,7 +114,7 @@ def maintenance_job(
         for place in found:
             table = resource.table(place.root.url)
             try:
-                it = look_after(table, place, order, register, decided)
+                it = look_after(table, place, asking, register, decided)
                 if (most := resource.max_recompute) is not None and place.is_delta:
                     with it.step():
                         it.notes += risks_of(delta_at(table), most, resource.client())

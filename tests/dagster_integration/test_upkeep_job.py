@@ -7,7 +7,9 @@ import boto3
 import dagster as dg
 import pyarrow as pa
 import pytest
-from dagster._core.storage.tags import MAX_RETRIES_TAG
+from dagster._core.storage.dagster_run import DagsterRun, DagsterRunStatus
+from dagster._core.storage.tags import MAX_RETRIES_TAG, ROOT_RUN_ID_TAG
+from dagster._core.utils import make_new_run_id as new_run_id
 
 from dagster_zero_rename import (
     ZeroRenameResource,
@@ -16,9 +18,11 @@ from dagster_zero_rename import (
     maintenance_job,
     resolve_conflicts_sensor,
 )
-from support.s3a_jobs import MagicJob
+from support.s3a_jobs import JOB, MagicJob, a_try
+from zero_rename.committer import Owner
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.store.fast_root import FastPlace
+from zero_rename.s3a.runs import ledger
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.table_at import delta_at
 
@@ -67,6 +71,30 @@ def test_a_delta_table_below_the_root_is_looked_after(zero: ZeroRenameResource) 
     page = report(job.execute_in_process(resources={"zero_rename": zero}))
     assert f"| `{zero.table_root}/lake` | delta | 1 aborted | none | none | none |" in page
     assert delta.scan().count() == 1
+
+
+def test_job_of_hadoops_committers_is_left_while_its_run_is_at_work_or_executed_again(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    table = zero.table("magic")
+    first = new_run_id()
+    owner = Owner(dag_id="job", run_id=first, task_id="magic", application="dagster")
+    record = table.run(ledger.open_try(table.root, a_try(owner=owner, idempotency_key=JOB)))
+    MagicJob(table.driver.perform, table.root).begin().task(1)
+    table.run(ledger.note_failed(table.root, record))
+    job = maintenance_job(apply=True, s3a_patience=dt.timedelta(0))
+
+    def found() -> str:
+        given: dict[str, Any] = {"resources": {"zero_rename": zero}, "instance": instance}
+        return report(job.execute_in_process(**given))
+
+    for run_id, tags in ((first, {}), (new_run_id(), {ROOT_RUN_ID_TAG: first})):
+        status = DagsterRunStatus.STARTED
+        run = DagsterRun("job", run_id, status=status, tags=tags, root_run_id=None)
+        instance.add_run(run)
+        assert f"| `{table.root.url}` | s3a | 1 left |" in found()
+        instance.report_run_failed(run)
+    assert f"| `{table.root.url}` | s3a | 1 rolled-back" in found()
 
 
 def test_destinations_of_hadoops_committers_are_looked_after_too(zero: ZeroRenameResource) -> None:
