@@ -41,12 +41,28 @@ class _Shared:
     remedy: str
 
 
+def check_has_partitions(
+    partitions_def: dg.PartitionsDefinition | None, expr: PartitionExpr | None
+) -> None:
+    """Check that an asset with a ``partition_expr`` has partitions.
+
+    :raises InvalidInputError: it has none.
+    """
+    if expr is not None and partitions_def is None:
+        raise InvalidInputError(
+            f"An asset has partition_expr={expr!r}, and no partitions. Nothing was written.",
+            remedy="Give it partitions_def=…, or leave partition_expr out.",
+        )
+
+
 def check_formats(spec: dg.AssetSpec, expr: PartitionExpr | None, mode: str | None) -> None:
     """Check that an asset's format of times keeps its partition keys apart, for any columns of the
     table. In other modes than overwrite, keys may share a partition.
 
-    :raises InvalidInputError: two keys become one partition, or the format is invalid.
+    :raises InvalidInputError: two keys become one partition, or the format is invalid; or the asset
+        has no partitions.
     """
+    check_has_partitions(spec.partitions_def, expr)
     if Mode.parse(mode or Mode.REPLACE) is not Mode.REPLACE:
         return
     for definition, text in _dimensions(spec.partitions_def, expr):

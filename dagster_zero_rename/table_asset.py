@@ -5,10 +5,9 @@ from typing import Any
 
 import dagster as dg
 
-from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.job_spec import Content, SchemaMode, TableLayout
 
-from .distinct_keys import check_formats
+from .distinct_keys import check_formats, check_has_partitions
 from .key_paths import PartitionExpr
 from .resource import MODE, PARTITION_EXPR, written_metadata
 
@@ -71,11 +70,8 @@ def zero_rename_asset(
     )
     if given.get("partitions_def") is not None:
         given.setdefault("backfill_policy", dg.BackfillPolicy.single_run())
-    elif partition_expr is not None:
-        raise InvalidInputError(
-            f"An asset has partition_expr={partition_expr!r}, and no partitions.",
-            remedy="Give it partitions_def=…, or leave partition_expr out.",
-        )
+    else:
+        check_has_partitions(None, partition_expr)
 
     def decorated(function: Callable[..., Any]) -> dg.AssetsDefinition:
         made = dg.asset(metadata={**(metadata or {}), **said}, **given)(function)

@@ -43,7 +43,7 @@ def observable_table(
     @dg.observable_source_asset(
         key=key,
         partitions_def=partitions_def,
-        metadata={**given.pop("metadata", {}), **metadata},
+        metadata={**(given.pop("metadata", None) or {}), **metadata},
         required_resource_keys={resource_key},
         **given,
     )

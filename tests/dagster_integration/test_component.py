@@ -124,6 +124,7 @@ def metadata(**said: str) -> dict[str, Any]:
         ({"catalog": "hive://lake"}, "no catalog of AWS Glue"),
         ({"partition_expr": None, **metadata(partition_expr="month=%m")}, "are both month=01"),
         (metadata(mode="upsert"), "mode='upsert'"),
+        ({"asset": {"key": "a"}, "schedule": None}, "partition_expr='day=%-d', and no partitions"),
         (
             {"asset": {"key": "a", "partitions_def": {"type": "static", "partition_keys": ["x"]}}},
             "not by time",
