@@ -144,7 +144,7 @@ VARIANTS = (
         "reruns",
         searching,
         "has_hidden_fence",
-        "if opened.state.all_transactions or opened.written_at < opened_at - SLACK:",
+        "if _has_all(layout, opened.state) or opened.written_at < opened_at - SLACK:",
         "if True:",
         seed=1260,
     ),
