@@ -153,7 +153,8 @@ def _apply_partition(
     :returns: the head, if this process has moved it.
     """
     slot = Slot.partition(context.root, change.partition)
-    state = held[slot] if held is not None else (yield from read_head(context, slot))
+    # The decision that stands may be of another call of this commit, with other partitions.
+    state = (held or {}).get(slot) or (yield from read_head(context, slot))
     if state.etag is None:
         raise _headless(context, decided, slot)
     marker = moved = None
@@ -298,7 +299,7 @@ def _move_run(
         return
     job = decided.decision.job
     slot = Slot.run(context.root, idempotency_key)
-    state = held[slot] if held is not None else (yield from read_head(context, slot))
+    state = (held or {}).get(slot) or (yield from read_head(context, slot))
     while state.etag is not None and _awaits(state, job, decided.decision.run_version):
         new = state.head.moved(job, None, context.write_id(), state.etag, decided.date)
         outcome = yield from swap_head(state, new)

@@ -252,7 +252,8 @@ def _settle(context: Context, state: HeadState, other: str) -> Step[bool]:
         return False
     if decided.decision.is_commit:
         yield from finish(context, decided)
-    else:
+    if not decided.names(state.slot):
+        # Also a commit that was called twice may have claimed what its decision does not name.
         yield from release_claim(context, state.slot, other)
     return True
 

@@ -293,12 +293,13 @@ def _settle_claims(
     settled = True
     for job, decided in zip(jobs, decisions, strict=True):
         error = decided if isinstance(decided, DamagedError) else None
-        if isinstance(decided, Decided) and decided.decision.is_commit:
+        claimed = [state.slot for state in states if state.head.claim == job]
+        # A claim of a commit that does not name the partition changes nothing of it.
+        if isinstance(decided, Decided) and any(map(decided.names, claimed)):
             error = yield from _finish(context, decided)
             settled = settled and error is not None
         if error is not None:
-            claimed = (state.slot.name for state in states if state.head.claim == job)
-            damaged |= dict.fromkeys(claimed, error)
+            damaged |= dict.fromkeys((slot.name for slot in claimed), error)
     return settled
 
 

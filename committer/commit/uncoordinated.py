@@ -39,7 +39,7 @@ from .markers import marker_bytes
 from .removal import remove_listed
 from .state.context import Context, Count
 from .state.data_listing import foreign_file, list_partitions, list_table
-from .state.decide import Decided, decide, decide_abort
+from .state.decide import Decided, decide, decide_abort, read_decision
 from .state.job_state import Aborted, Committed, OpenedJob
 from .state.task_results import check_results
 
@@ -107,9 +107,14 @@ def commit_uncoordinated(
     """
     try:
         check_results(opened, results, expected_tasks)
-        decision = yield from _decision(context, opened, results)
-        made = yield from establish(context, opened, ())
-        decided = yield from decide(context, decision)
+        # Without conditions a second decision would take the place of the first one.
+        keeps = context.facts.conditional_put
+        decided = None if keeps else (yield from read_decision(context, opened.job))
+        made = None
+        if decided is None:
+            decision = yield from _decision(context, opened, results)
+            made = yield from establish(context, opened, ())
+            decided = yield from decide(context, decision)
     except CommitStateUnknownError:
         raise
     except ZeroRenameError as error:

@@ -365,9 +365,11 @@ def _would_release(context: Context, state: HeadState, job: str) -> Step[Recover
     decided = yield from or_damage(read_decision(context, job))
     if isinstance(decided, DamagedError):
         return Recovered.failed(job, decided)
-    if decided is not None and decided.decision.is_commit:
+    if decided is not None and decided.names(state.slot):
         return Recovered(job, Outcome.WOULD_FINISH, f"apply {state.slot.name}")
-    return Recovered(job, Outcome.WOULD_ABORT, f"take its claim off {state.slot.name}")
+    is_commit = decided is not None and decided.decision.is_commit
+    outcome = Outcome.WOULD_FINISH if is_commit else Outcome.WOULD_ABORT
+    return Recovered(job, outcome, f"take its claim off {state.slot.name}")
 
 
 def _release(context: Context, state: HeadState, job: str) -> Step[Recovered]:
@@ -378,8 +380,9 @@ def _release(context: Context, state: HeadState, job: str) -> Step[Recovered]:
 
 def _resolved(context: Context, state: HeadState, job: str) -> Step[Recovered]:
     decided = yield from decide_abort(context, job)
-    if decided.decision.is_commit:
+    if decided.names(state.slot):
         yield from finish(context, decided)
         return Recovered(job, Outcome.COMMITTED, f"applied {state.slot.name}")
     yield from release_claim(context, state.slot, job)
-    return Recovered(job, Outcome.ABORTED, f"took its claim off {state.slot.name}")
+    outcome = Outcome.COMMITTED if decided.decision.is_commit else Outcome.ABORTED
+    return Recovered(job, outcome, f"took its claim off {state.slot.name}")

@@ -213,7 +213,7 @@ def compactor(partition: str, name: str = "compactor") -> Participant:
 
     def run(ids: Ids) -> Step[Any]:
         context = context_of(ids, name)
-        plans = yield from find_compactible(context, [partition], 1 << 20)
+        plans, _ = yield from find_compactible(context, [partition], 1 << 20)
         if not plans:
             raise InvalidInputError("It has a file already.")
         owner = rewriting((file.key for file in plans[0].files), ())

@@ -25,6 +25,7 @@ from ...format.records.decision import (
     join_parts,
     split_into_parts,
 )
+from ...format.records.head import Slot
 from ...format.records.partition_decision import PartitionDecision
 from ...store.conditional_put import NotWritten, Uncertain, Written, put_record
 from ...store.requests import LIST_BYTES, Absent, All, Delete, Found, Get, Head, Put, Step
@@ -53,6 +54,14 @@ class Decided:
         for change in self.decision.partitions:
             found.setdefault(change.partition, []).append(change)
         return found
+
+    def names(self, slot: Slot) -> bool:
+        """Return whether the decision is a commit that moves the head of a slot."""
+        if not self.decision.is_commit:
+            return False
+        if slot.is_run:
+            return self.decision.idempotency_key == slot.name
+        return slot.name in self.changes
 
 
 def read_decision(context: Context, job: str) -> Step[Decided | None]:

@@ -147,7 +147,7 @@ class TestListedPartitions:
 
     def test_a_compaction(self, world: World) -> None:
         world.store.apply(Put(f"{self.OLD}.parquet", b"rows"))
-        (plan,) = world.driver.run(find_compactible(world.context, [DAY2], 1 << 20))
+        (plan,), _ = world.driver.run(find_compactible(world.context, [DAY2], 1 << 20))
         world.store.apply(Put(self.LATE, b"rows"))
         spec, _ = world.driver.run(compaction_spec(world.context, plan, Owner()))
         opened = world.open(**vars(spec))

@@ -122,8 +122,7 @@ def test_nobody_aborts_what_is_decided(how: str) -> None:
     elif how == "recover":
         other.recover(patience=0.0)
     elif how == "purge":
-        with pytest.raises(UnfinishedCommitError):
-            other.purge(patience=0.0, jobs=[opened.job])
+        assert other.purge(patience=0.0, jobs=[opened.job]).failed == 1
     elif how == "a later try":
         with pytest.raises(OtherJobError):
             other.open(idempotency_key="run")
