@@ -429,7 +429,7 @@ def may_have_heads(table: Table | DeltaTable) -> bool:
             "The table's coordination is none, so its partitions have no heads, by which commits "
             "are found here. Nothing was waited for.",
             table=table.root.url,
-            remedy="Wait for the _SUCCESS of a partition by S3KeySensor of Amazon's provider.",
+            remedy="Wait for the _SUCCESS of a partition by the key sensor of Amazon's provider.",
         )
     if found is not None:
         _with_heads.add(table)

@@ -434,9 +434,9 @@ def _check_same_partitions(texts: Mapping[str, Any], named: Mapping[str, Any]) -
         if name in texts and name in named and {*texts[name]} != {*named[name]}:
             raise InvalidInputError(
                 f"The option {camel(name)} names {first_few(texts[name])}, and the write is about "
-                f"{first_few(named[name]) if named[name] else 'none'}, by partitions= of the call "
-                "or by the task that submitted the application; nothing was written.",
-                remedy="Leave the option out: save() takes partitions= for them.",
+                f"{first_few(named[name]) if named[name] else 'none'}, as the call or the "
+                "submitting task says; nothing was written.",
+                remedy="Leave the option out, and name the partitions in the call of save().",
             )
 
 
