@@ -50,8 +50,9 @@ def fence(context: Context, job: str, slots: Iterable[Slot]) -> Step[Committed |
     if decided.decision.is_commit:
         yield from finish_own(context, decided)
         # The job's commit was called twice, and this call had claimed more than the other one.
-        more = (slot for slot in slots if not decided.names(slot))
-        yield from All(tuple(release_claim(context, slot, job) for slot in more))
+        more = [slot for slot in slots if not decided.names(slot)]
+        if more:
+            yield from All(tuple(release_claim(context, slot, job) for slot in more))
         return committed(context, decided)
     yield from take_off(context, job, slots)
     return None

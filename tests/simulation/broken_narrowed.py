@@ -89,7 +89,7 @@ def takes_no_word_for_itself(opened, earlier, write_id):
 _as_planned = narrowed_run.as_planned
 
 
-@breaks((narrowed_run, "leave_narrowing"), CLEARED_BY_HAND, EXCLUSIVITY)
+@breaks((narrowed_run, "leave_narrowing"), PLAN_ENDED_LATE, EXCLUSIVITY)
 def swaps_words_without_a_condition(root, said, instead_of):
     yield from Put(recompute_key(root, said.idempotency_key), said.encode())
     return True
