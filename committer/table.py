@@ -175,9 +175,7 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
 
         :param task: its number, from 0 on; one result of each task is committed.
         :param attempt: distinguishes attempts of one task, which may run at the same time.
-        :raises InvalidInputError: the job is another table's.
         """
-        self._refuse_others(opened)
         return attempt_writer(self.driver, opened, task, attempt)
 
     def commit(

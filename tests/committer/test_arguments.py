@@ -122,7 +122,7 @@ def test_interval_of_a_heartbeat_that_no_record_can_hold_is_refused(
 
 
 @pytest.mark.parametrize("kind", [Table, DeltaTable])
-@pytest.mark.parametrize("verb", ["commit", "abort", "task_writer"])
+@pytest.mark.parametrize("verb", ["commit", "abort"])
 def test_job_of_another_table_is_refused(s3_bucket: Bucket, kind: Any, verb: str) -> None:
     """A head would name a file that lies in the other table: its partition could not be read."""
     table = made(s3_bucket, Table)
@@ -133,7 +133,6 @@ def test_job_of_another_table_is_refused(s3_bucket: Bucket, kind: Any, verb: str
         calls = {
             "commit": lambda: table.commit(opened, []),
             "abort": lambda: table.abort(opened),
-            "task_writer": lambda: table.task_writer(opened, 0, 0),
         }
         with pytest.raises(InvalidInputError, match=f"opened on .*{other.root.url}, not on this"):
             calls[verb]()
