@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
+from typing import cast
 
 from ..errors import InvalidInputError
 
@@ -16,7 +17,7 @@ def check_age(name: str, given: object) -> None:
     :raises InvalidInputError: the age is negative, NaN or no number.
     """
     is_number = isinstance(given, Real) and not isinstance(given, bool)
-    if given is None or (is_number and given >= 0):
+    if given is None or (is_number and cast(float, given) >= 0):
         return
     raise InvalidInputError(
         f"Invalid {name}={given!r}: it must be a number of seconds, 0 or more. Nothing was "
