@@ -222,7 +222,8 @@ class TestSuccess:
         [
             ({"name": "other/1"}, "not what an S3A committer writes"),
             ({"success": False}, "says that the job failed"),
-            ({"jobId": ""}, "not of this one"),
+            ({"jobId": ""}, "names no job"),
+            ({"jobId": "another"}, "not of this one"),
         ],
     )
     def test_the_job_fails_by_such_a_one(
