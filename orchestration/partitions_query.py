@@ -423,16 +423,31 @@ def may_have_heads(table: Table | DeltaTable) -> bool:
 
     if isinstance(table, DeltaTable) or table in _with_heads:
         return True
+    is_there = refuse_without_heads(
+        table,
+        "waited for",
+        "Wait for the _SUCCESS of a partition by the key sensor of Amazon's provider.",
+    )
+    if is_there:
+        _with_heads.add(table)
+    return is_there
+
+
+def refuse_without_heads(table: Table, undone: str, remedy: str) -> bool:
+    """Refuse a table of coordination *none*, whose partitions never have heads. One request.
+
+    :param undone: what was not done, for the error: ``reported``.
+    :return: whether there is a table.
+    :raises InvalidInputError: the table is one.
+    """
     found = table.coordination
     if found is Coordination.NONE:
         raise InvalidInputError(
             "The table's coordination is none, so its partitions have no heads, by which commits "
-            "are found here. Nothing was waited for.",
+            f"are found here. Nothing was {undone}.",
             table=table.root.url,
-            remedy="Wait for the _SUCCESS of a partition by the key sensor of Amazon's provider.",
+            remedy=remedy,
         )
-    if found is not None:
-        _with_heads.add(table)
     return found is not None
 
 

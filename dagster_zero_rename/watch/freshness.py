@@ -11,12 +11,13 @@ from zero_rename.committer.format.layout import UNPARTITIONED
 from zero_rename.committer.scan.partition_state import LastCommit
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.partitions_below import partitions_below
+from zero_rename.orchestration.partitions_query import refuse_without_heads
 from zero_rename.orchestration.runs.arguments import read_seconds
 from zero_rename.orchestration.s3a.written_partitions import written_partitions
 from zero_rename.tables import DeltaTable, Since
 
 from .asset_reference import RESOURCE, AssetLike, AssetReference
-from .heads import last_commits, list_heads, read_heads, refuse_without_heads
+from .heads import OBSERVE, last_commits, list_heads, read_heads
 
 #: Number of heads that are read at once to find the last commit.
 _NEWEST = 64
@@ -49,10 +50,8 @@ def freshness_check(
     :param table: the table's name, if it is neither in the asset's metadata nor the asset's key.
     :raises InvalidInputError: ``within`` is not a duration.
     """
-    reference, within = (
-        AssetReference.of(asset, table),
-        timedelta(0, read_seconds("within", within)),
-    )
+    reference = AssetReference.of(asset, table)
+    within = timedelta(0, read_seconds("within", within))
     usual = dg.AssetCheckSeverity.ERROR if blocking else dg.AssetCheckSeverity.WARN
     of_failure = usual if severity is None else severity
 
@@ -103,7 +102,7 @@ def last_commit(table: Table) -> tuple[LastCommit | None, float]:
     listing = table.run(list_heads(table.root))
     heads = sorted(listing.objects, key=lambda head: head.last_modified, reverse=True)
     if not heads:
-        refuse_without_heads(table)
+        refuse_without_heads(table, "reported", OBSERVE)
         return last_written(table), listing.date
     last: LastCommit | None = None
     for first in range(0, len(heads), _NEWEST):

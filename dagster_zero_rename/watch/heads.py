@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zero_rename.committer.commit.state.job_state import Committed
-from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.format.job_spec import Coordination
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.records.head import HeadState, head_at, partition_of_slot_key
 from zero_rename.committer.scan.partition_state import LastCommit
@@ -14,6 +12,9 @@ from zero_rename.committer.store.listing import Listing, list_objects
 from zero_rename.committer.store.requests import All, Found, Get, ListedObject, Step
 from zero_rename.committer.table import Table
 from zero_rename.maintenance.destinations import destination_at
+
+#: Remedy for a table whose partitions have no heads.
+OBSERVE = "Observe it by observable_table(…), whose versions are made of its files."
 
 
 def list_heads(root: TableRoot) -> Step[Listing]:
@@ -55,20 +56,6 @@ def _brings_rows(committed: Committed, partition: str) -> bool:
     """Return whether it is certain that a job has changed the rows of a partition."""
     mine = (it for it in committed.partitions if it.partition == partition)
     return not committed.rewritten and any(it.files or it.removed for it in mine)
-
-
-def refuse_without_heads(table: Table) -> None:
-    """Refuse a table of coordination *none*, whose partitions never have heads. One request.
-
-    :raises InvalidInputError: the table is one.
-    """
-    if table.coordination is Coordination.NONE:
-        raise InvalidInputError(
-            "The table's coordination is none, so its partitions have no heads, by which commits "
-            "are found here. Nothing was reported.",
-            table=table.root.url,
-            remedy="Observe it by observable_table(…), whose versions are made of its files.",
-        )
 
 
 def is_hadoops(table: Table) -> bool:

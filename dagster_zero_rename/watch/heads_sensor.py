@@ -17,13 +17,14 @@ from zero_rename.committer.format.schema.hive_paths import parse_partition, unes
 from zero_rename.committer.scan.partition_state import LastCommit
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.new_commits import ListingCursor
+from zero_rename.orchestration.partitions_query import refuse_without_heads
 from zero_rename.tables import DeltaTable, LastChange, Since
 from zero_rename.tables.table_at import opened_as_it_is
 
 from ..asset_step import AssetTable
 from ..event_metadata import JOB, commit_metadata, partition_metadata, table_metadata, version_of
 from .asset_reference import RESOURCE, AssetLike, AssetReference
-from .heads import is_hadoops, last_commits, list_heads, read_heads, refuse_without_heads
+from .heads import OBSERVE, is_hadoops, last_commits, list_heads, read_heads
 
 #: The most heads that one tick reads; the next tick reads the rest.
 LIMIT = 200
@@ -93,7 +94,7 @@ def _tick(
         if isinstance(now := opened_as_it_is(table), DeltaTable):
             # The table that the cursor is about was deleted, and is a Delta table since.
             return _tick_by_log(reference, now, context)
-        refuse_without_heads(table)
+        refuse_without_heads(table, "reported", OBSERVE)
         _refuse_hadoops(table)
     unread = cursor.unread(heads)
     names = {it.key: str(partition_of_slot_key(table.root, it.key)) for it in unread}
