@@ -33,7 +33,7 @@ from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.store.encryption import Encryption
 from zero_rename.orchestration.load_policies import refuse_data_root
 from zero_rename.orchestration.merge_arguments import check_merge, read_across
-from zero_rename.orchestration.runs.outcomes import refuse_unknown, settled, tell_narrowing
+from zero_rename.orchestration.runs.outcomes import settled, tell_narrowing, unknown_rows
 from zero_rename.orchestration.runs.partitions import made_partitions
 from zero_rename.orchestration.runs.reports import commit_report, summary
 from zero_rename.tables import DeltaTable
@@ -301,7 +301,7 @@ def earlier_commit(
     """
     job = table.job_of_key(step.idempotency_key)
     if job is None and isinstance(table, DeltaTable) and table.has_done(step.idempotency_key):
-        refuse_unknown(table, step.idempotency_key, OnRepeat.REPLACE_OWN, _AFTER_CLEANING)
+        raise unknown_rows(table, step.idempotency_key, _AFTER_CLEANING)
     owner = None if job is None else table.owner_of(job)
     step.refuse_second(owner, table.root, job)
     if job is None or owner is None or not step.retries(owner):

@@ -33,10 +33,10 @@ from ...orchestration.runs.outcomes import (
     check_partitions,
     check_waiting,
     nothing_committed,
-    refuse_unknown,
     settle_killed,
     settled,
     tell_narrowing,
+    unknown_rows,
 )
 from ...orchestration.runs.partitions import (
     check_partition,
@@ -513,8 +513,9 @@ class LoadOperator(TaskArguments, BaseOperator):
                 )
                 self.log.info("To load again, give on_repeat='replace_own'.")
                 return unknown_report(table.root.url)
-            with ended_for_good("Not submitted. "):
-                refuse_unknown(table, run.idempotency_key, on_repeat, _AFTER_CLEANING)
+            if on_repeat == "replace_own":
+                with ended_for_good("Not submitted. "):
+                    raise unknown_rows(table, run.idempotency_key, _AFTER_CLEANING)
         refuse_retry(table, run, bool(self.wait_for_other_runs))
         with final_where_refused():
             stored = stored_partitions(table, load.partitions) or None

@@ -223,16 +223,12 @@ def nothing_committed(
     )
 
 
-def refuse_unknown(table: LoadedTable, idempotency_key: str, on_repeat: str, remedy: str) -> None:
-    """Refuse to load again for a run whose earlier job is not known, if that would replace the
-    job's rows. The commit would be refused, too.
+def unknown_rows(table: LoadedTable, idempotency_key: str, remedy: str) -> CommitConflictError:
+    """Build the error for a run that would replace the rows of its earlier job, which is not known.
 
-    :param on_repeat: what the run does if it has committed before.
-    :raises CommitConflictError: it would replace them.
+    The commit would be refused, too.
     """
-    if on_repeat != "replace_own":
-        return
-    raise CommitConflictError(
+    return CommitConflictError(
         f"The run {idempotency_key} has committed before, and its entry was cleaned from the "
         "table's log: the rows that it has loaded cannot be found and replaced. Nothing was "
         "written.",
