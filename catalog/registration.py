@@ -64,8 +64,8 @@ def sync_catalog(
     :param spark: a Spark session with Hive support on that metastore; for a Delta table also with
         Delta Lake's extensions.
     :param connect: makes a boto3 Glue client; ``None``: by boto3's standard chain.
-    :raises InvalidInputError: there is no such catalog, database or column to leave out, or the
-        entry of that name is of another table or cannot be changed to describe this one.
+    :raises InvalidInputError: the catalog, its database or a column to leave out does not exist; or
+        the entry of that name is of another table or cannot be changed to describe this one.
     :raises UnsupportedTypeError: the catalog has no type for a column.
     :raises CatalogUnsyncedError: the catalog did not make all changes. Repeat the call to finish.
     """

@@ -48,7 +48,7 @@ def encryption(
         refuse_apply_alone(table, apply, "encryption")
         if not found.exists():
             raise TableNotFoundError(
-                "There is no table here, so none has an encryption. Nothing was changed.",
+                "There is no table here. Nothing was changed.",
                 table=found.root.url,
                 remedy="Check the root.",
             )

@@ -215,21 +215,22 @@ def _look(
     return look_up(targets, lost=lost, code_versions=versions)
 
 
+def _bare(url: str) -> str:
+    """Return a URL without its scheme."""
+    return re.sub(SCHEME, "", url)
+
+
 def _version(said: str, targets: Sequence[str]) -> tuple[str, str]:
     """Return the table and the code version that an option names."""
     if re.match(SCHEME, said):
         # A table's URL may have an equals sign, too, such as s3://lake/source=crm/flights.
         ends = [at for at, sign in enumerate(said) if sign == "="] or [len(said)]
         # It may be spelt s3a:// where a target is spelt s3://.
-        asked = [re.sub(SCHEME, "", it) for it in targets]
-        named = [
-            at
-            for at in ends
-            if any(f"{it}/".startswith(f"{re.sub(SCHEME, '', said[:at])}/") for it in asked)
-        ]
-        at = (named or ends)[0]
+        asked = [f"{_bare(it)}/" for it in targets]
+        named = (at for at in ends if any(it.startswith(f"{_bare(said[:at])}/") for it in asked))
+        at = next(named, ends[0])
         return said[:at], said[at + 1 :]
-    tables = {re.sub(SCHEME, "", place_named(target)[0]) for target in targets}
+    tables = {_bare(place_named(target)[0]) for target in targets}
     if len(tables) > 1:
         raise InvalidInputError(
             f"--code-version {said} names no table, and you ask about {len(tables)} tables.",

@@ -116,7 +116,10 @@ class ReadableTable(StatefulTable):
 
     @property
     def coordination(self) -> Coordination | None:
-        """How writers of the table notice each other: one request. ``None``: no table here."""
+        """The way in which writers of the table notice each other: one request.
+
+        ``None``: there is no table here.
+        """
         found = self.run(find_table(self._context))
         return found.record.coordination if found is not None and found.counts else None
 

@@ -147,8 +147,9 @@ def _change(change: PartitionDecision) -> PartitionChange:
 def recent_jobs(
     context: Context, now: float, most: int
 ) -> Step[tuple[list[SeenJob], dict[str, DamagedError]]]:
-    """Read the jobs decided last, newest first, and by job an error for each decision that cannot
-    be read, or of which a part cannot be.
+    """Read the jobs decided last, newest first.
+
+    Each job whose decision is damaged, or has a damaged part, has an error instead.
 
     One request a job, and one for each thousand decisions of the time that is listed.
 

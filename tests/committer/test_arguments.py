@@ -130,10 +130,7 @@ def test_job_of_another_table_is_refused(s3_bucket: Bucket, kind: Any, verb: str
     with other.job(ROWS.schema, partition_by=["day"]) as job:
         job.write(ROWS)
         opened = job.opened
-        calls = {
-            "commit": lambda: table.commit(opened, []),
-            "abort": lambda: table.abort(opened),
-        }
+        calls = {"commit": lambda: table.commit(opened, []), "abort": lambda: table.abort(opened)}
         with pytest.raises(InvalidInputError, match=f"opened on .*{other.root.url}, not on this"):
             calls[verb]()
     assert (table.scan().count(), other.scan().count()) == (2, 1)

@@ -45,13 +45,12 @@ _MOST_FLOATS = 3
 _ASKS_FOR_NAN = re.compile(r"\bnan\b")
 #: Beginning of the text of a condition that is unsure for null and NaN.
 _UNSURE = "?"
-#: Arrow's form of a test for one of several values, of any function, and of a comparison with such
-#: a test.
-_IS_IN, _FUNCTION, _COMPARED_SET = (
-    "is_in",
-    re.compile(r"\b([a-z]\w*)\("),
-    re.compile(r"\}\) [=!<>]"),
-)
+#: Arrow's form of a test for one of several values.
+_IS_IN = "is_in"
+#: Arrow's form of any function.
+_FUNCTION = re.compile(r"\b([a-z]\w*)\(")
+#: Arrow's form of a comparison with such a test.
+_COMPARED_SET = re.compile(r"\}\) [=!<>]")
 #: Arrow's form of a column that a condition names by its number.
 _NUMBERED = re.compile(r"FieldPath\((\d+)")
 _NULL = re.compile(r"\s*(?P<column>\w+|`[^`]+`)\s+is\s+(?P<not>not\s+)?null\s*", re.IGNORECASE)
