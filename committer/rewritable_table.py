@@ -22,7 +22,7 @@ from .errors import (
     counted,
     first_few,
 )
-from .format.ages import check_age
+from .format.given_numbers import check_age
 from .format.job_spec import FileOptions, JobSpec, job_ids
 from .format.parquet.reader import read_batches
 from .format.parquet.row_order import in_order

@@ -19,7 +19,7 @@ from .commit.state.context import Progress
 from .commit.state.heartbeat import OF_TASKS, send_heartbeat
 from .commit.state.job_state import Aborted, Committed, OpenedJob
 from .errors import InvalidInputError
-from .format.ages import check_age
+from .format.given_numbers import check_age, finite_seconds
 from .format.given_rows import schema_of
 from .format.job_spec import (
     MAX_DURATION,
@@ -34,7 +34,6 @@ from .format.job_spec import (
     SchemaMode,
     SuccessMarkers,
     column_names,
-    finite_seconds,
     partition_names,
 )
 from .format.parquet.task_writer import TaskWriter

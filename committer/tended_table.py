@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from .commit.state.old_records import KEPT_FOR
 from .errors import InvalidInputError, ZeroRenameError
-from .format.ages import check_age
+from .format.given_numbers import check_age
 from .format.job_spec import Owner, job_ids
 from .format.records.inputs import Inputs
 from .format.records.run_conflict import ConflictingRun, RunConflict, SettledBy, Settlement

@@ -28,8 +28,8 @@ from ..committer.errors import (
     ZeroRenameError,
     about,
 )
-from ..committer.format.ages import check_age
 from ..committer.format.as_of import AsOf, Past
+from ..committer.format.given_numbers import check_age
 from ..committer.format.given_rows import schema_of
 from ..committer.format.job_spec import (
     MAX_DURATION,

@@ -82,12 +82,14 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "layout": {"run_file"},
         "row_changes": set(),
         "code_version": set(),
-        "run_rank": {"layout"},
+        "given_numbers": set(),
+        "run_rank": {"given_numbers", "layout"},
         "settling": {"run_rank"},
         "job_spec": {
-            *("code_version", "layout", "read_base", "row_changes", "run_rank", "settling")
+            *("code_version", "layout", "read_base", "row_changes", "run_rank", "settling"),
+            "given_numbers",
         },
-        "file_checks": {"job_spec"},
+        "file_checks": {"given_numbers", "job_spec"},
         "schema": {"layout"},
         "records": {"job_spec", "layout", "row_changes", "run_rank", "schema", "settling"},
         "given_rows": {"schema"},

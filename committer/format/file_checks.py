@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import inf
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from ..errors import InvalidInputError
 from ..store.encryption import Encryption
 from ..store.lifecycle import ARCHIVES
 from ..store.upload_parts import PartLimits
+from .given_numbers import is_number
 from .job_spec import FileOptions
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
@@ -60,8 +61,8 @@ def _check_number(
     options: FileOptions, name: str, least: int = 1, most: float = inf, whole: bool = True
 ) -> None:
     value: Any = getattr(options, name)
-    is_number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
-    if is_number and least <= float(value) <= most and value != inf:
+    is_fit = is_number(value) and (not whole or isinstance(value, Integral))
+    if is_fit and least <= float(value) <= most and value != inf:
         return
     limits = f"from {least} on" if most == inf else f"from {least} to {most}"
     raise InvalidInputError(

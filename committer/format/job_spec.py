@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from numbers import Real
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import InvalidInputError, first_few
 from ..store.encryption import Encryption
 from ..store.fast_root import FastRoot
 from .code_version import checked_code_version
+from .given_numbers import finite_seconds
 from .layout import UNPARTITIONED
 from .read_base import ReadBase
 from .row_changes import ChangeReads, RowChanges
@@ -542,20 +541,6 @@ class JobSpec:
         named = self.replace_partitions
         named = self.only_partitions if named is None else named
         return None if named is None else frozenset(named)
-
-
-def finite_seconds(name: str, given: object) -> float:
-    """Return a number of seconds in an argument.
-
-    :param name: the argument's name, for the error.
-    :raises InvalidInputError: it is not a finite number, which every record can hold.
-    """
-    if isinstance(given, Real) and not isinstance(given, bool) and math.isfinite(given):
-        return float(given)
-    raise InvalidInputError(
-        f"Invalid {name}={given!r}: it must be a finite number of seconds. Nothing was sent.",
-        remedy=f"Give seconds, such as {name}=3600.",
-    )
 
 
 def _is_unicode(text: str) -> bool:

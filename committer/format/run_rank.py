@@ -11,14 +11,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
-from numbers import Real
 from typing import Any
 
 from ..errors import InvalidInputError
+from .given_numbers import finite_number
 from .layout import UNPARTITIONED, job_began
 
 #: From here on, not every whole number has a float of its own.
@@ -129,11 +128,8 @@ def _finite(name: str, given: object) -> float:
     :param name: the field's name, for the error.
     :raises InvalidInputError: it is not a finite number.
     """
-    number = math.nan
-    if isinstance(given, Real) and not isinstance(given, bool):
-        with suppress(OverflowError):
-            number = float(given)
-    if not math.isfinite(number):
+    number = finite_number(given)
+    if number is None:
         raise InvalidInputError(
             f"{name}={given!r:.100} of a RunRank is not a finite number; nothing was sent.",
             remedy=f"Give {_WANTED}, by RunRank.of.",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import InvalidInputError, without_secrets
-from ..format.ages import check_age
+from ..format.given_numbers import check_age
 from ..format.layout import require_job_id
 from ..store.requests import ListedUpload, Step
 from ..store.s3_urls import SCHEME, check_bucket_part

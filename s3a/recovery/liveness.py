@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...committer.errors import InvalidInputError
-from ...committer.format.ages import check_age
+from ...committer.format.given_numbers import check_age
 from ...committer.format.job_spec import Owner
 from ...committer.format.layout import TableRoot
 from ..runs.ledger import OpenTries

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...committer.errors import OutcomeUnknownError, RecordDamagedError
-from ...committer.format.ages import check_age
+from ...committer.format.given_numbers import check_age
 from ...committer.format.job_spec import Mode
 from ...committer.format.layout import UNPARTITIONED, TableRoot
 from ...committer.format.records.run_conflict import ConflictingRun
