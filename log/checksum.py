@@ -8,6 +8,9 @@ this package                   the ETags that it names are those      a writer w
 another engine                 its ``txnId`` is that of ``N.json``    the same
 =============================  =====================================  ===========================
 
+Delta's protocol lets a checksum file, or an entry, name no transaction. Then another engine's file
+is not used, and it proves nothing about the entry.
+
 Members that Delta defines are complete or absent, since other engines assume that they are
 complete. This package's data (ETags, the newest transactions, the entry itself) lies in a member of
 its own, which other engines ignore.
@@ -186,4 +189,5 @@ def _read(members: dict[str, Any], version: int, key: str) -> ReadChecksum | Non
         "setTransactions" in members,
         vectors=frozenset(it.path for it in (files or {}).values() if it.vector is not None),
     )
-    return ReadChecksum(state, members.get("txnId"), etags)
+    txn_id = members.get("txnId")
+    return ReadChecksum(state, txn_id if isinstance(txn_id, str) and txn_id else None, etags)

@@ -353,7 +353,10 @@ def _by_checksum(
         return none
     overwritten = checksum.overwritten(listed)
     if not overwritten and checksum.etags is None:
-        overwritten = yield from _compared(folder, checksum, at)
+        compared = yield from _compared(folder, checksum, at)
+        if compared is None:
+            return none
+        overwritten = compared
     if overwritten or changed:
         return replace(none, overwritten=tuple(sorted({*overwritten, *changed})))
     if _lacks_files(checksum.state, depth):
@@ -371,15 +374,19 @@ def _lacks_files(state: LogState, depth: LogDepth) -> bool:
     return state.files is None and (most is None or (state.count or 0) <= most)
 
 
-def _compared(folder: LogFolder, checksum: ReadChecksum, version: int) -> Step[tuple[int, ...]]:
+def _compared(
+    folder: LogFolder, checksum: ReadChecksum, version: int
+) -> Step[tuple[int, ...] | None]:
     """Compare another engine's checksum file with its entry.
 
-    :return: the version, if the entry is not the one of the checksum file; otherwise none."""
+    :return: the version, if the entry is not the one of the checksum file; otherwise none.
+        ``None``: they cannot be compared, since one of them does not name its transaction."""
     (entry,) = yield from read_entries(folder, [version])
     if entry is None:
         raise _LogCleaned
-    same = checksum.txn_id is not None and checksum.txn_id == entry.txn_id
-    return () if same else (version,)
+    if checksum.txn_id is None or entry.txn_id is None:
+        return None
+    return () if checksum.txn_id == entry.txn_id else (version,)
 
 
 def _by_checkpoint(

@@ -129,6 +129,28 @@ class TestBudget:
         assert self.requests(table, LogDepth.BLIND) == 4
 
 
+@pytest.mark.parametrize("lacks", ["checksum file", "entry"])
+@pytest.mark.parametrize("depth", LogDepth)
+def test_checksum_file_or_entry_without_a_transaction_reports_no_overwritten_entry(
+    table: LogTable, depth: LogDepth, lacks: str
+) -> None:
+    """Delta's protocol makes ``txnId`` optional: an engine built on its kernel may leave it out."""
+    wanted = facts(table.open(depth))
+    key = LOG.checksum(7)
+    members = json.loads(table.store.objects[key].body)
+    del members["zeroRename"]
+    if lacks == "checksum file":
+        del members["txnId"]
+    else:
+        lines = table.store.objects[LOG.entry(7)].body.splitlines(keepends=True)
+        assert b"commitInfo" in lines[0]
+        table.put("00000000000000000007.json", b"".join(lines[1:]))
+    table.put(key.removeprefix(LOG.prefix), json.dumps(members).encode())
+    opened = table.open(depth)
+    assert (opened.overwritten, facts(opened)) == ((), wanted)
+    assert table.run(make_checkpoint(LAYOUT, NOW)) == 7
+
+
 class TestOpeningAgain:
     """By what an opening has shown before."""
 
