@@ -34,6 +34,8 @@ _FORMATS = {
 #: Parquet's formats nor its serialization library: an engine that does not know Delta shall fail,
 #: and not read files that no longer count.
 _OF_DELTA = {"table_type": "DELTA", "spark.sql.sources.provider": "delta"}
+#: The end of the location that Spark registers for a table in a format that is not Hive's.
+_PLACEHOLDER = "-__PLACEHOLDER__"
 #: Members of a table that Glue returns, and that its UpdateTable accepts.
 _TAKEN = (
     *("Name", "Description", "Owner", "Retention", "StorageDescriptor", "PartitionKeys"),
@@ -173,8 +175,8 @@ class GlueCatalog:
             return None
 
     def _check_same(self, described: DescribedTable, there: Mapping[str, Any]) -> None:
-        place = there.get("StorageDescriptor", {}).get("Location", "").rstrip("/")
-        if place.replace("s3a://", "s3://", 1) != described.root.url:
+        place = _place(there)
+        if _plain(place) != described.root.url:
             raise InvalidInputError(
                 f"{self._url} is a table at {place or 'no place'}; nothing was changed.",
                 table=described.root.url,
@@ -297,11 +299,17 @@ def _storage(described: DescribedTable, location: str) -> dict[str, Any]:
 
 def _told_storage(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Return the wanted storage descriptor, with the comments and parameters that others have set:
-    on the descriptor itself, and on columns that stay."""
+    on the descriptor itself, and on columns that stay. A path of the same place stays, too: a Spark
+    that knows the scheme s3a may not know s3."""
     noted = {column["Name"].lower(): column for column in there.get("Columns", ())}
     columns = [{**noted.get(it["Name"].lower(), {}), **it} for it in wanted["Columns"]]
     parameters = {name: there[name] for name in ("Parameters",) if name in there}
-    return {**parameters, **wanted, "Columns": columns}
+    told = {**parameters, **wanted, "Columns": columns}
+    path = _path(there)
+    if path is not None and _plain(path) == _plain(_path(wanted) or ""):
+        serde = wanted["SerdeInfo"]
+        told["SerdeInfo"] = {**serde, "Parameters": {**serde["Parameters"], "path": path}}
+    return told
 
 
 def _table_input(url: CatalogUrl, described: DescribedTable) -> dict[str, Any]:
@@ -319,6 +327,28 @@ def _partition(values: tuple[str, ...], storage: Mapping[str, Any]) -> dict[str,
     return {"Values": list(values), "StorageDescriptor": dict(storage)}
 
 
+def _place(there: Mapping[str, Any]) -> str:
+    """Return the URL of a table's files, without a slash at its end.
+
+    Spark keeps that of a Delta table in the SerDe's parameters. As the location it registers a
+    folder that does not exist (SPARK-15269)."""
+    storage = there.get("StorageDescriptor", {})
+    place = storage.get("Location", "").rstrip("/")
+    if _is_delta(there) and (not place or place.endswith(_PLACEHOLDER)):
+        place = (_path(storage) or place).rstrip("/")
+    return place
+
+
+def _path(storage: Mapping[str, Any]) -> str | None:
+    """Return the URL of a Delta table in the parameters of a storage descriptor's SerDe."""
+    return storage.get("SerdeInfo", {}).get("Parameters", {}).get("path")
+
+
+def _plain(url: str) -> str:
+    """Return a URL in the form in which two URLs of one place are equal."""
+    return url.replace("s3a://", "s3://", 1).rstrip("/")
+
+
 def _is_delta(there: Mapping[str, Any]) -> bool:
     """Return whether a table is registered as a Delta table, by this package or another program."""
     given = {name.lower(): str(it).lower() for name, it in there.get("Parameters", {}).items()}
@@ -332,17 +362,17 @@ def _is_told(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _same_storage(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Return whether a storage descriptor says what is wanted. A slash at the location's end does
-    not count."""
+    """Return whether a storage descriptor says what is wanted. A slash at the end of a URL does not
+    count."""
     names = [name for name in ("InputFormat", "OutputFormat") if name in wanted]
-    paths = [it.get("SerdeInfo", {}).get("Parameters", {}).get("path") for it in (there, wanted)]
+    path = _path(wanted)
     there_types, types = (
         [(c["Name"], c.get("Type", "")) for c in s.get("Columns", ())] for s in (there, wanted)
     )
     return (
         there.get("Location", "").rstrip("/") == wanted["Location"].rstrip("/")
         and all(there.get(name) == wanted[name] for name in names)
-        and paths[1] in (None, paths[0])
+        and (path is None or _plain(_path(there) or "") == _plain(path))
         and _same_columns(there_types, types)
     )
 

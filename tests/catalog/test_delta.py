@@ -125,6 +125,36 @@ def test_delta_table_that_another_program_has_registered_is_completed(
     assert sync_catalog(table, url).table == "unchanged"
 
 
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_delta_table_that_spark_has_registered_is_completed(
+    table: DeltaTable, there: InGlue, url: str, scheme: str
+) -> None:
+    """Spark registers a location of no meaning, and keeps the table's in the SerDe's parameters. It
+    may know the scheme s3a alone."""
+    path = table.root.url.replace("s3", scheme, 1)
+    storage = {
+        "Location": "s3://warehouse/db.db/flights-__PLACEHOLDER__",
+        "Columns": [{"Name": "col", "Type": "array<string>"}],
+        "SerdeInfo": {"Parameters": {"path": path}},
+    }
+    there.register({"spark.sql.sources.provider": "delta"}, storage)
+    assert sync_catalog(table, url).table == "updated"
+    assert there.entry["StorageDescriptor"]["Location"] == f"{table.root.url}/"
+    assert there.entry["StorageDescriptor"]["SerdeInfo"]["Parameters"]["path"] == path
+    assert there.columns == {"delay": "double", "day": "string"}
+    assert sync_catalog(table, url).table == "unchanged"
+
+
+def test_delta_table_is_refused_where_spark_has_registered_another_place(
+    table: DeltaTable, there: InGlue, url: str
+) -> None:
+    placeholder = "s3://warehouse/db.db/flights-__PLACEHOLDER__"
+    serde = {"Parameters": {"path": "s3://elsewhere/flights"}}
+    there.register({"table_type": "DELTA"}, {"Location": placeholder, "SerdeInfo": serde})
+    with pytest.raises(InvalidInputError, match="is a table at s3://elsewhere/flights"):
+        sync_catalog(table, url)
+
+
 def test_delta_table_with_other_partition_columns_in_glue_is_refused(
     table: DeltaTable, there: InGlue, url: str
 ) -> None:
