@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ...committer.commit.state.job_state import OpenedJob
 from ...committer.errors import CommitConflictError, InvalidInputError, TableNotFoundError
-from ...committer.format.job_spec import Coordination, JobSpec, Mode, OnConflict
+from ...committer.format.job_spec import Coordination, JobSpec, Mode, OnConflict, OnRepeat, Owner
 from ...committer.format.read_base import ReadBase
 from ...committer.format.schema.compatibility import find_column
 from ...committer.format.schema.hive_paths import normalise_partition, parse_partition
@@ -72,22 +72,37 @@ class PlannedJob:
 
         :raises InvalidInputError: this is such a second write; the job stays open.
         """
-        earlier = opened.repeated.job if opened.repeated is not None else opened.repeat_of
         own = opened.spec.owner.application
-        if earlier is None or own is None or self.own_key:
+        if own is None or self.own_key:
             return
-        owner = self.table.owner_of(earlier)
-        if owner is None or owner.application != own:
-            return
-        raise InvalidInputError(
-            "This application has committed a write into this table already under the run's "
-            f"idempotency key, {opened.spec.idempotency_key!r}, which comes from the environment; "
-            "this second one was not begun.",
-            table=self.table.root.url,
-            job=earlier,
-            remedy='If it is another write, give both keys of their own: .option("idempotencyKey", '
-            '"…"). If it repeats the first, there is nothing left to do.',
-        )
+        for job, owner in self._earlier_jobs(opened):
+            if owner is not None and owner.application == own:
+                raise InvalidInputError(
+                    "This application has made a write into this table already under the run's "
+                    f"idempotency key, {opened.spec.idempotency_key!r}, which comes from the "
+                    "environment; this second one was not begun.",
+                    table=self.table.root.url,
+                    job=job,
+                    remedy="If it is another write, give both keys of their own: "
+                    '.option("idempotencyKey", "…"). If it repeats the first, there is nothing '
+                    "left to do.",
+                )
+
+    def _earlier_jobs(self, opened: OpenedJob) -> Iterator[tuple[str, Owner | None]]:
+        """Yield the jobs of the run that this write would repeat or replace, with their owners."""
+        spec, key, table = opened.spec, opened.spec.idempotency_key, self.table
+        if opened.unpublished is not None:
+            yield opened.unpublished.job, opened.unpublished.owner
+        job = opened.repeated.job if opened.repeated is not None else opened.repeat_of
+        replaces = spec.on_repeat is OnRepeat.REPLACE_OWN
+        if replaces and key is not None and isinstance(table, DeltaTable):
+            # The opening of a job in a log does not look for the jobs that its commit will replace.
+            job = job or table.job_of_key(key)
+            waits = None if spec.publish else table.unpublished_of_key(key)
+            if waits is not None:
+                yield waits.job, waits.owner
+        if job:
+            yield job, table.owner_of(job)
 
 
 def planned_job(

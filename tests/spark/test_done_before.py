@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,8 @@ from zero_rename import Table
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
 from zero_rename.spark import save
+from zero_rename.spark.worker import application_of
+from zero_rename.tables import DeltaTable
 
 DATA = pa.table({"value": [1, 2], "day": [1, 1]})
 FIRST = Owner(dag_id="d", run_id="r", task_id="t", try_number=1, series="s")
@@ -112,3 +115,62 @@ def test_a_cleared_task_is_computed(table: Table, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("ZERO_RENAME_ON_REPEAT", "replace_own")
     with pytest.raises(Computed):
         written()
+
+
+#: This process, as an application of Spark's.
+MINE = replace(FIRST, application=application_of(Frame.sparkSession))  # pyright: ignore
+
+
+class TestSecondWriteOfAnApplication:
+    """Into a Delta table, under the key of the run, which the application's first write had."""
+
+    @pytest.fixture
+    def delta(self, table: Table, monkeypatch: pytest.MonkeyPatch) -> DeltaTable:
+        monkeypatch.setenv("ZERO_RENAME_LAYOUT", "delta")
+        return DeltaTable(table.root.url)
+
+    @pytest.fixture(params=["skip", "replace_own"])
+    def policy(
+        self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, delta: DeltaTable
+    ) -> str:
+        monkeypatch.setenv("ZERO_RENAME_ON_REPEAT", request.param)
+        return request.param
+
+    @pytest.fixture(params=[True, False], ids=["published", "held_back"])
+    def publish(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+        if not request.param:
+            monkeypatch.setenv("ZERO_RENAME_PUBLISH", "false")
+        return request.param
+
+    @pytest.mark.usefixtures("policy")
+    def test_is_refused_and_the_rows_of_the_first_stay(
+        self, delta: DeltaTable, publish: bool
+    ) -> None:
+        loaded(delta, MINE, publish=publish)
+        waiting = [it.job for it in delta.unpublished()]
+        assert len(waiting) == (not publish)
+        with pytest.raises(InvalidInputError, match=r"second one was not begun.*give both keys"):
+            written()
+        assert [it.job for it in delta.unpublished()] == waiting
+        assert [it.job for it in delta.open_jobs()] == waiting
+
+    def test_of_another_application_is_another_attempt(
+        self, delta: DeltaTable, publish: bool, policy: str
+    ) -> None:
+        loaded(delta, replace(MINE, application="another"), publish=publish)
+        if policy == "replace_own":
+            with pytest.raises(Computed):
+                written()
+        else:
+            assert written().repeated
+
+    def test_with_a_key_of_its_own_is_computed(self, delta: DeltaTable, publish: bool) -> None:
+        loaded(delta, MINE, publish=publish)
+        with pytest.raises(Computed):
+            written(options={"idempotencyKey": "another"})
+
+
+def loaded(table: DeltaTable, owner: Owner, publish: bool) -> None:
+    policies: dict[str, Any] = {"idempotency_key": "d/r/t", "owner": owner, "publish": publish}
+    with table.job(DATA.schema, partition_by=["day"], **policies) as job:
+        job.write(DATA)
