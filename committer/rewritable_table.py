@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,6 @@ from .errors import (
     TableNotFoundError,
     ZeroRenameError,
     counted,
-    first_few,
 )
 from .format.given_numbers import check_age
 from .format.job_spec import FileOptions, JobSpec, job_ids
@@ -44,7 +42,7 @@ from .upkeep.compaction import (
     writers_of,
 )
 from .upkeep.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
-from .upkeep.unfinished import unfinished_where_failed
+from .upkeep.unfinished import telling_of_jobs
 from .write_job import WriteJob, this_process
 
 logger = logging.getLogger("zero_rename.committer.rewritable_table")
@@ -82,7 +80,7 @@ class RewritableTable(ReadableTable):
         if not apply:
             return [*(plan.report for plan in plans), *left]
         done: list[CompactedPartition] = []
-        with _telling(done):
+        with telling_of_jobs(done):
             for plan in plans:
                 done.append(self._compact(plan))
         return [*done, *left]
@@ -322,24 +320,6 @@ class RewritableTable(ReadableTable):
     def rewriting_job(self, spec: JobSpec, inputs: Inputs) -> WriteJob:
         """Make a job that writes rows of a state again, some of them changed."""
         return WriteJob(HeadSteps(self.driver, self._context), spec, inputs=lambda: inputs)
-
-
-@contextmanager
-def _telling(done: Sequence[CompactedPartition]) -> Iterator[None]:
-    """Add a note to an error: what earlier jobs of the same call have committed.
-
-    The error itself is only about its own job.
-
-    :raises UnfinishedUpkeepError: the store failed one of them.
-    """
-    try:
-        with unfinished_where_failed():
-            yield
-    except ZeroRenameError as error:
-        committed = [it.partition or "the table" for it in done if it.job is not None]
-        if committed:
-            error.add_note(f"Committed before, by other jobs: {first_few(committed)}.")
-        raise
 
 
 def _refuse_files(new: ReadableTable) -> None:

@@ -40,6 +40,7 @@ from ..committer.upkeep.checkpoint import (
     CheckpointPlan,
     not_durable,
 )
+from ..committer.upkeep.unfinished import telling_of_jobs
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.change import CHECKPOINT, LogBase, LogChange
 from ..log.copies import copy_of
@@ -66,18 +67,20 @@ class DeltaCheckpointer:
         """Copy the files that lie only in data roots, by one job for each plan.
 
         :raises FastRootGoneError: a root cannot be reached. The files in other roots are copied.
+        :raises UnfinishedUpkeepError: the store failed a job; the copies of those before stay.
         """
         done: list[Checkpointed] = []
         gone: FastRootGoneError | None = None
         unreached = set[FastRoot]()
-        for plan in plans:
-            if unreached & (roots := self._roots(it.key for it in plan.snapshot.files)):
-                continue
-            try:
-                done += self.copy(plan)
-            except FastRootGoneError as error:
-                gone = gone or error
-                unreached |= self._roots([error.key or ""]) or roots
+        with telling_of_jobs(done):
+            for plan in plans:
+                if unreached & (roots := self._roots(it.key for it in plan.snapshot.files)):
+                    continue
+                try:
+                    done += self.copy(plan)
+                except FastRootGoneError as error:
+                    gone = gone or error
+                    unreached |= self._roots([error.key or ""]) or roots
         if gone is None:
             return done
         if copied := sum(it.action is CheckpointAction.COPIED for it in done):

@@ -72,7 +72,7 @@ from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import BegunRead, TableAccess, TableScan, scan_plan
 from ..committer.store.driver import BotoDriver, connect
 from ..committer.store.fast_root import FastRoot, is_fast
-from ..committer.store.requests import Work
+from ..committer.store.requests import Step, Work
 from ..committer.table_copy import Copied
 from ..committer.upkeep.adopt import AdoptAction, AdoptReport
 from ..committer.upkeep.checkpoint import (
@@ -99,6 +99,7 @@ from ..committer.upkeep.problem import Problem
 from ..committer.upkeep.purge import PurgeEntry
 from ..committer.upkeep.recovery import OpenJob, Recovered
 from ..committer.upkeep.settlement_policy import SettlementPolicy
+from ..committer.upkeep.unfinished import telling_of_jobs, unless_begun
 from ..committer.upkeep.verify import Finding
 from ..committer.write_job import WriteJob, this_process
 from ..layouts.delta.columns import arrow_schema
@@ -799,7 +800,13 @@ class DeltaTable(ChangeableTable):
         state = self.state(partitions)
         check_order(sort_by, state.schema, state.partition_by)
         plans = compactible(state, target_bytes, tuple(sort_by))
-        return [self._compact(plan) if apply else plan.report for plan in plans]
+        if not apply:
+            return [plan.report for plan in plans]
+        done: list[CompactedPartition] = []
+        with telling_of_jobs(done):
+            for plan in plans:
+                done.append(self._compact(plan))
+        return done
 
     def _compact(self, plan: CompactionPlan) -> CompactedPartition:
         state = plan.snapshot
@@ -921,6 +928,13 @@ class DeltaTable(ChangeableTable):
 
     # Past and maintenance
 
+    def _tend(self, step: Step[T]) -> T:
+        """Carry out a step of maintenance.
+
+        :raises UnfinishedUpkeepError: the store failed after the step may have changed something.
+        """
+        return self.run(unless_begun(step))
+
     @property
     def retention(self) -> float:
         """The seconds for which removed files stay.
@@ -1032,7 +1046,7 @@ class DeltaTable(ChangeableTable):
         :raises InvalidInputError: ``patience`` is negative or no number. Nothing was changed.
         """
         check_age("patience", patience)
-        return self.run(recover_jobs(self._layout, patience))
+        return self._tend(recover_jobs(self._layout, patience))
 
     def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
         """Return what :meth:`recover` would do. Changes nothing."""
@@ -1042,7 +1056,7 @@ class DeltaTable(ChangeableTable):
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
         """Recover open jobs whose processes have ended, as the caller knows. If such a process is
         alive after all, its job is fenced. Jobs that wait to be published are left alone."""
-        return self.run(recover_jobs(self._layout, 0.0, job_ids("jobs", jobs)))
+        return self._tend(recover_jobs(self._layout, 0.0, job_ids("jobs", jobs)))
 
     def give_up(self, jobs: Collection[str]) -> list[Recovered]:
         """Recover open jobs that the caller names as dead, also those that wait to be published.
@@ -1051,7 +1065,7 @@ class DeltaTable(ChangeableTable):
         """
         jobs = job_ids("jobs", jobs)
         self.run(refuse_unknown(self._layout, jobs))
-        return self.run(recover_jobs(self._layout, 0.0, jobs, spares_waiting=False))
+        return self._tend(recover_jobs(self._layout, 0.0, jobs, spares_waiting=False))
 
     def plan_give_up(self, jobs: Collection[str]) -> list[Recovered]:
         """Return what :meth:`give_up` would do. Changes nothing.
@@ -1242,7 +1256,7 @@ class DeltaTable(ChangeableTable):
         """
         self._found(self._open(LogDepth.BLIND))
         now = self.run(store_now(self._layout))
-        return self.run(repair_log(self._layout, now, apply, accept_loss, new_job_id()))
+        return self._tend(repair_log(self._layout, now, apply, accept_loss, new_job_id()))
 
     def doctor(self, max_duration: float | None = None) -> list[Problem]:
         """Find present and future problems: of rights, the store, lifecycle rules, jobs and
@@ -1273,7 +1287,7 @@ class DeltaTable(ChangeableTable):
         :param apply: ``False`` only reports which.
         :return: the keys of these files.
         """
-        return self.run((purge_table if apply else purgeable)(self._layout))
+        return self._tend((purge_table if apply else purgeable)(self._layout))
 
     def purge_records(self, older_than: float = KEPT_FOR, apply: bool = False) -> list[PurgeEntry]:
         """Remove old records: failures of runs, leavings of probes, and kept entries. One that
@@ -1284,7 +1298,7 @@ class DeltaTable(ChangeableTable):
         :raises InvalidInputError: ``older_than`` is negative or no number.
         """
         check_age("older_than", older_than)
-        return self.run(purge_records(self.root, self._layout, older_than, apply))
+        return self._tend(purge_records(self.root, self._layout, older_than, apply))
 
 
 def _restorer() -> dict[str, Any]:

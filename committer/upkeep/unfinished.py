@@ -9,15 +9,17 @@ what to do.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..errors import (
     FastRootGoneError,
     StoreRefusedError,
     StoreUnreachableError,
     UnfinishedUpkeepError,
+    ZeroRenameError,
+    first_few,
 )
 from ..store.requests import (
     AbortUpload,
@@ -64,6 +66,35 @@ def unfinished_where_failed() -> Iterator[None]:
         raise
     except (StoreRefusedError, StoreUnreachableError) as error:
         raise _unfinished(error) from error
+
+
+class ChangedPartition(Protocol):
+    """The outcome for a partition; ``job``: the one that has changed it."""
+
+    @property
+    def partition(self) -> str: ...
+
+    @property
+    def job(self) -> str | None: ...
+
+
+@contextmanager
+def telling_of_jobs(done: Sequence[ChangedPartition]) -> Iterator[None]:
+    """Add a note to an error: what earlier jobs of the same call have committed.
+
+    The error itself is only about its own job.
+
+    :param done: the outcomes so far; the block adds to them.
+    :raises UnfinishedUpkeepError: the store failed one of the jobs.
+    """
+    try:
+        with unfinished_where_failed():
+            yield
+    except ZeroRenameError as error:
+        committed = [it.partition or "the table" for it in done if it.job is not None]
+        if committed:
+            error.add_note(f"Committed before, by other jobs: {first_few(committed)}.")
+        raise
 
 
 def _watched(work: Work[Any], changed: list[object]) -> Generator[Any, Any, Any]:
