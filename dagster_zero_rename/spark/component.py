@@ -173,7 +173,8 @@ def _filled(arguments: Sequence[str], context: dg.AssetExecutionContext) -> list
     """
     if not any(key in argument for argument in arguments for key in _KEYS):
         return list(arguments)
-    if not context.has_partition_key:
+    # A backfill's run has a range, and no partition key of its own.
+    if not step_of(context).has_partitions:
         raise InvalidInputError(
             "application_args has {first_key} or {last_key}, and the asset has no partitions; "
             "nothing was submitted.",

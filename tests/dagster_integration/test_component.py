@@ -12,6 +12,7 @@ from dagster.components.testing.utils import DefsFolderSandbox, create_defs_fold
 
 import dagster_zero_rename
 from dagster_zero_rename import SparkPipesClient, SparkTableComponent, ZeroRenameResource
+from support.dagster_loads import days
 from support.fake_spark import WRITES, FakeSpark
 from zero_rename.committer import InvalidInputError
 
@@ -67,6 +68,22 @@ def test_a_yaml_file_is_an_asset_that_loads_its_table(
     assert call["argv"][-3:] == ["--from", "2013-01-01", "--to=2013-01-01"]
     assert "spark.executor.memory=1g" in call["argv"]
     assert Path(call["argv"][-4]).name == "job.py"
+
+
+def test_application_of_a_backfill_is_told_both_ends_of_its_range(
+    sandbox: DefsFolderSandbox, spark: FakeSpark, zero: ZeroRenameResource
+) -> None:
+    spark.runs(WRITES)
+    with loaded(sandbox) as (_, defs):
+        client = SparkPipesClient(zero_rename=zero, master="local[1]")
+        done = dg.materialize(
+            [defs.get_assets_def("flights")],
+            tags=days("2013-01-01", "2013-01-03"),
+            resources={"spark": client},
+        )
+        assert done.success
+    [call] = spark.calls()
+    assert call["argv"][-3:] == ["--from", "2013-01-01", "--to=2013-01-03"]
 
 
 def test_a_backfill_is_one_run(sandbox: DefsFolderSandbox) -> None:
