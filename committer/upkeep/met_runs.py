@@ -92,7 +92,7 @@ def cause_by_order(later: ConflictingRun, earlier: ConflictingRun) -> ConflictCa
             return ConflictCause.RANKS_DIFFER
         if _is_newer(earlier.rank, later.rank):
             return ConflictCause.OLDER_CAME_LATER
-    return ConflictCause.TASKS_DIFFER if _tasks_differ(later.owner, earlier.owner) else None
+    return ConflictCause.TASKS_DIFFER if _tasks_differ(later, earlier) else None
 
 
 def plainest(causes: Iterable[ConflictCause]) -> ConflictCause:
@@ -108,11 +108,14 @@ def _is_newer(rank: RunRank | None, other: RunRank | None) -> bool:
     return rank.kind is other.kind and rank.is_newer_than(other)
 
 
-def _tasks_differ(owner: Owner, other: Owner) -> bool:
+def _tasks_differ(run: ConflictingRun, other: ConflictingRun) -> bool:
     """Return whether two runs belong to different tasks. Mapped tasks of one DAG run are different
-    tasks."""
-    tasks = [(it.dag_id, it.task_id) if it.dag_id else it.application for it in (owner, other)]
-    if tasks[0] != tasks[1]:
+    tasks. In Dagster the task is the asset: its schedule, the page and backfills load it by
+    different jobs."""
+    if run.is_dagsters and other.is_dagsters:
+        return run.task[1] != other.task[1]
+    if run.task != other.task:
         return True
-    is_one_run = owner.run_id is not None and owner.run_id == other.run_id
-    return is_one_run and owner.map_index != other.map_index
+    mine, theirs = run.owner, other.owner
+    is_one_run = mine.run_id is not None and mine.run_id == theirs.run_id
+    return is_one_run and mine.map_index != theirs.map_index

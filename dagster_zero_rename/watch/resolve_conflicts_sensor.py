@@ -23,7 +23,7 @@ from zero_rename.committer.errors import (
     first_few,
 )
 from zero_rename.committer.format.job_spec import Mode, Owner
-from zero_rename.committer.format.records.run_conflict import SettledBy, Settlement
+from zero_rename.committer.format.records.run_conflict import SettledBy, Settlement, is_dagsters
 from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import ChosenRun, choose_reruns, find_here, note_rerun
 from zero_rename.orchestration.runs.arguments import read_seconds
@@ -238,7 +238,7 @@ class _Tick:
         :raises CannotRunError: the run cannot be made again.
         """
         owner, url = rerun.owner, rerun.table.root.url
-        if owner.application != APPLICATION or not rerun.key.startswith(f"{APPLICATION}/"):
+        if not (is_dagsters(owner, rerun.key) and rerun.key.startswith(f"{APPLICATION}/")):
             by = owner.dag_id or owner.application or "an unnamed program"
             raise CannotRunError(
                 f"the run that is to stand was made outside Dagster, by {by}: run it again there, "

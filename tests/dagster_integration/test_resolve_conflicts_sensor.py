@@ -196,6 +196,34 @@ def test_application_of_the_run_that_is_to_stand_is_not_refused_as_older(lake: L
     assert "No conflict" in lake.tick().skip_message
 
 
+@EACH_LAYOUT
+def test_run_by_an_application_is_named_by_its_asset_and_made_again(lake: Lake) -> None:
+    """The application's job has the application's own name."""
+    lake.submits = True
+    lake.load(CORRECTIONS, 4, NEXT)
+    lake.load(FLIGHTS, 5, NEXT)
+    lake.policy = {"prefer": [CORRECTIONS]}
+    lake.numbers |= {CORRECTIONS: 6}
+    for request in lake.tick().run_requests:
+        assert lake.execute(request).success
+    assert lake.rows() == {DAY: 6, NEXT: 6, THIRD: 1}
+    assert "No conflict" in lake.tick().skip_message
+
+
+@pytest.mark.parametrize("submits", [True, False])
+def test_newer_run_of_an_asset_by_another_of_dagsters_jobs_is_no_conflict(
+    lake: Lake, submits: bool
+) -> None:
+    """A schedule's job loads a day, and the page or a backfill loads it again."""
+    lake.submits = submits
+    daily = dg.define_asset_job("daily", selection=[dg.AssetKey(FLIGHTS)])
+    job = dg.Definitions.merge(lake.defs, dg.Definitions(jobs=[daily])).resolve_job_def("daily")
+    assert lake.load(FLIGHTS, 1, THIRD).success
+    assert job.execute_in_process(tags=days(THIRD), instance=lake.instance).success
+    assert lake.load(FLIGHTS, 1, THIRD).success
+    assert [it.partition for it in lake.conflicts()] == [f"day={DAY}"]
+
+
 @pytest.mark.parametrize("submits", [True, False])
 def test_run_that_waits_for_others_waits_for_none_of_what_it_leaves_out(
     lake: Lake, pauses: Pauses, submits: bool

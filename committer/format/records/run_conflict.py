@@ -8,6 +8,7 @@ and jobs that rewrite existing rows do not conflict.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
@@ -21,8 +22,9 @@ from .marks import LEFT_OUT, Count, JobId, Moment
 from .partition_ranks import Rank, newest_of
 
 _KIND = "conflicts"
-#: Application name of Dagster's runs. Their task is an asset, which any of Dagster's jobs may load.
+#: Name of Dagster in idempotency keys, and of the application if the run itself writes.
 _DAGSTER = "dagster"
+_DAGSTERS_KEY = re.compile(rf"{_DAGSTER}/[^/]+/.+/keys-[0-9a-f]{{16}}")
 
 
 class ConflictCause(StrEnum):
@@ -51,6 +53,18 @@ class SettledBy(StrEnum):
     POLICY = "policy"
     #: A later run replaced the rows. It is newer than all of the conflict and of the same task.
     LATER_RUN = "later run"
+
+
+def is_dagsters(owner: Owner, idempotency_key: str | None) -> bool:
+    """Return whether a run of Dagster made a job. Its task is an asset then, and its DAG is one of
+    the jobs that may load that asset.
+
+    An application that Dagster submits has a name of its own. Its idempotency key is Dagster's.
+
+    :param owner: of the job.
+    :param idempotency_key: of the job's run; ``None``: it has none.
+    """
+    return owner.application == _DAGSTER or bool(_DAGSTERS_KEY.fullmatch(idempotency_key or ""))
 
 
 @dataclass(frozen=True)
@@ -88,6 +102,11 @@ class ConflictingRun:
         return (owner.dag_id, owner.task_id or "")
 
     @property
+    def is_dagsters(self) -> bool:
+        """True if it is a run of Dagster: its task is an asset."""
+        return is_dagsters(self.owner, self.key)
+
+    @property
     def attempt(self) -> int | None:
         """Number of the attempt that wrote last, or gave way."""
         return self.owner.try_number
@@ -95,7 +114,7 @@ class ConflictingRun:
     def is_named(self, word: str) -> bool:
         """Return whether a user's word names this run's DAG, task, application or asset."""
         dag, task = self.task
-        is_asset = self.owner.application == _DAGSTER and word == task
+        is_asset = self.is_dagsters and word == task
         return is_asset or (word in (dag, f"{dag}.{task}") if task else word == dag)
 
     def __str__(self) -> str:

@@ -182,6 +182,18 @@ class TestNoConflicts:
         load(world, DAY1, run_rank=SECOND, **REPLACE, **DAILY_2)
         assert look(world).conflicts == ()
 
+    def test_newer_run_of_an_asset_by_another_of_dagsters_jobs_is_none(self, world: World) -> None:
+        """Of one that writes itself, and of one whose application has a name of its own."""
+        for job, rank, application in (
+            ("daily", FIRST, "dagster"),
+            ("__ASSET_JOB", SECOND, "host-jvm-1"),
+            ("daily", THIRD, "dagster"),
+        ):
+            owner = Owner(job, f"run {rank.value}", "flights", application=application)
+            key = f"dagster/run {rank.value}/flights/keys-{'0' * 16}"
+            load(world, DAY1, run_rank=rank, owner=owner, idempotency_key=key, **REPLACE)
+        assert look(world).conflicts == ()
+
     def test_hourly_appends_are_none(self, world: World) -> None:
         for hour in range(3):
             load(world, DAY1, run_rank=RunRank(float(hour)), **run_of("hourly", f"hour {hour}"))
