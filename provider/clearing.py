@@ -164,6 +164,13 @@ class Clearing:
         table.run(end_narrowing(plans or table.root, left, new_write_id()))
 
 
+def program_of(owner: Owner) -> str:
+    """Return the name of the program that made a job outside Airflow, for a message."""
+    if owner.dag_id and owner.run_id and owner.task_id:
+        return f"Dagster, asset {owner.task_id} in run {owner.run_id}"
+    return owner.application or "an unnamed program"
+
+
 class ClearingProgress(Protocol):
     """Progress of a task that clears others.
 

@@ -16,7 +16,7 @@ from ..committer.errors import InvalidInputError, counted
 from ..orchestration.runs.reports import text_table
 from ..orchestration.runs.task_run import NamedTask
 from .airflow_api import ENDED, AirflowApi, AssetEvent, TriggeredRun
-from .clearing import Clearing, Permit, follow
+from .clearing import Clearing, Permit, follow, program_of
 from .hooks import ZeroRenameHook
 from .recomputed import Again, Recomputed
 
@@ -142,12 +142,12 @@ class Recomputing:
         """
         due: dict[NamedTask, list[Step]] = {}
         for step in layer:
-            instance = NamedTask.of(step.run.owner)
+            instance = NamedTask.of_run(step.run.owner, step.run.idempotency_key)
             if instance is None:
                 _fail(
-                    f"Job {step.job} of {step.table} was run outside Airflow "
-                    f"({step.run.owner.application or 'by an unnamed program'}): run it again "
-                    f"there, for {', '.join(step.partitions)}"
+                    f"Job {step.job} of {step.table} was run outside Airflow, by "
+                    f"{program_of(step.run.owner)}: run it again there, for "
+                    f"{', '.join(step.partitions)}"
                 )
             ran = [
                 any(it.instance == instance and it.cleared for it in of) for of in progress.layers

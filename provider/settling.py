@@ -20,7 +20,7 @@ from ..committer.format.run_rank import RunRank
 from ..committer.format.settling import SettledRuns, Settling
 from ..orchestration.runs.task_run import NamedTask
 from .airflow_api import ENDED, AirflowApi, ApiTroubleError
-from .clearing import Clearing, Permit, follow
+from .clearing import Clearing, Permit, follow, program_of
 from .failures import final_where_refused
 from .hooks import ZeroRenameHook
 from .recomputed import wait
@@ -101,7 +101,7 @@ class SettlingRun:
 
     @property
     def instance(self) -> NamedTask | None:
-        return NamedTask.of(self.first.owner)
+        return NamedTask.of_run(self.first.owner, self.first.run)
 
     def failed(self, error: str, dag_version: str | None = None) -> SettlingRun:
         """Return the run as over, with no order settled."""
@@ -217,7 +217,7 @@ class _ConflictReruns:
         if it.outcomes:
             return it
         if instance is None:
-            by = it.first.owner.application or "an unnamed program"
+            by = program_of(it.first.owner)
             return it.failed(
                 f"The run {it.first.run} was made outside Airflow ({by}): run it again there, with "
                 "on_conflict='last_wins'"

@@ -71,6 +71,18 @@ class NamedTask:
         index = -1 if owner.map_index is None else owner.map_index
         return NamedTask(owner.dag_id, owner.run_id, owner.task_id, index)
 
+    @staticmethod
+    def of_run(owner: Owner, idempotency_key: str | None) -> NamedTask | None:
+        """Return the task that made a job; ``None`` also if a run of Dagster did, whose owner names
+        a job, a run and an asset.
+
+        :param idempotency_key: of the job's run; ``None``: it has none.
+        """
+        # Imported on use: processes that only parse DAG files need not load it.
+        from ...committer.format.records.run_conflict import is_dagsters
+
+        return None if is_dagsters(owner, idempotency_key) else NamedTask.of(owner)
+
     @property
     def state_name(self) -> str:
         """The task's name among the states of a run's tasks (Airflow SDK's ``get_task_states``)."""

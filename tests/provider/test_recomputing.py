@@ -295,6 +295,17 @@ def test_a_dag_that_is_no_more_in_its_folder(lake: Lake) -> None:
     assert lake.api.clears == 0
 
 
+def test_run_of_dagster_is_named_as_one_outside_airflow(lake: Lake) -> None:
+    """Its job names a job, a run and an asset, as that of a task names a DAG, a run and a task."""
+    owner = Owner("daily", "a-run", "days", application="dagster", series="- 0 a-run")
+    key = f"dagster/a-run/days/keys-{'0' * 16}"
+    lake.tables.load(1, mode="overwrite", inputs=(), idempotency_key=key, owner=owner)
+    said = "run outside Airflow, by Dagster, asset days in run a-run: run it again there, for day=1"
+    with pytest.raises(AirflowFailException, match=said):
+        lake.make_again(lake.load)
+    assert lake.api.clears == 0
+
+
 def test_run_that_is_to_have_another_code_version_goes_by_the_newest_version_of_its_dag(
     lake: Lake,
 ) -> None:

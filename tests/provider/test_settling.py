@@ -220,6 +220,18 @@ def test_run_outside_airflow_is_an_error(lake: Lake) -> None:
     assert "was made outside Airflow (nightly.py)" in made.error
 
 
+@pytest.mark.parametrize("application", ["dagster", "host-jvm-1"])
+def test_run_of_dagster_is_one_outside_airflow(
+    lake: Lake, server: Server, application: str
+) -> None:
+    """Its job names a job, a run and an asset, as that of a task names a DAG, a run and a task."""
+    owner = Owner("daily", "a-run", "flights", application=application)
+    key = f"dagster/a-run/flights/keys-{'0' * 16}"
+    (made,) = lake.settle(lake.order(owner=owner, run=key))
+    assert "was made outside Airflow (Dagster, asset flights in run a-run)" in made.error
+    assert (server.clears, lake.words()) == ([], [])
+
+
 def test_run_that_fails_is_unresolved_and_what_it_was_told_is_taken_back(
     lake: Lake, server: Server
 ) -> None:
