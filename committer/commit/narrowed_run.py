@@ -121,7 +121,8 @@ def as_planned(
             return opened
         said = left.said
         # True for a retry after this clear's own commit, which is then the run's last job. (A
-        # decision that gc has condensed does not say to which clear it belonged.)
+        # decision that gc of an earlier version has condensed may not say to which clear it
+        # belonged.)
         own = earlier is not None and said.taken == mine == earlier.cleared
         moved = said.job != (None if earlier is None else earlier.job)
         if (moved and not own) or said.taken not in (None, mine):

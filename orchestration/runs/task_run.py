@@ -138,17 +138,19 @@ class TaskRun:
         cleared since, for example by a backfill that reprocesses, or if its run was deleted and
         made again: then it should load again and replace its former rows. If the two cases cannot
         be distinguished, it becomes ``replace_own``, which leaves the right rows in both cases. If
-        the owner is not known, it becomes ``skip`` only if the task was never cleared.
+        the owner does not say which attempt it was, it becomes ``skip`` only for a later attempt of
+        a task that was never cleared: a first attempt is a retry of none.
 
         :param asked: one of :data:`ON_REPEAT`.
-        :param committed_by: the owner of that commit; ``None`` if there is none or it is not
-            known.
+        :param committed_by: the owner of that commit; ``None`` if there is no commit, or its job is
+            not known.
         """
         if asked != "auto":
             return asked
-        number = None if committed_by is None else committed_by.try_number
-        if committed_by is None or number is None:
+        if committed_by is None:
             return "skip" if self.first_try == 1 else "replace_own"
+        if committed_by.try_number is None:
+            return "skip" if self.first_try == 1 and not self.is_first else "replace_own"
         return "skip" if self.retries(committed_by) else "replace_own"
 
     def on_repeat_of_unknown(self, asked: str) -> str:

@@ -23,6 +23,7 @@ from support.airflow import SCHEMA, Connect, Tables, day_rows
 from support.fake_spark import FAILS, FAILS_AFTERWARDS, IDLE, WRITES, FakeSpark
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from support.spark_loads import operator, refused, run
+from support.waiting import until
 from zero_rename.committer import (
     InvalidInputError,
     JobSpec,
@@ -307,6 +308,30 @@ class TestTries:
         again = run(operator(tables, retries=5), try_number=2, max_tries=3, clear_number=1)
         assert again["job"] != first["job"]
         assert again["repeated"] is False
+
+    @pytest.mark.parametrize(
+        ("retries", "context"),
+        [
+            (2, {"made": datetime(2013, 2, 3, tzinfo=UTC)}),
+            (2, {"made": datetime(2013, 2, 3, tzinfo=UTC), "try_number": 2}),
+            (5, {"try_number": 2, "max_tries": 3}),
+        ],
+        ids=["made anew", "made anew, and tried again", "cleared, and its retries were raised"],
+    )
+    def test_run_loads_again_after_gc_has_condensed_its_decision(
+        self, tables: Tables, retries: int, context: dict[str, Any]
+    ) -> None:
+        first = run(operator(tables, retries=2))
+        until("gc", lambda: tables.table().gc(older_than=0, apply=True).condensed)
+        again = run(operator(tables, retries=retries), **context)
+        assert (again["job"] != first["job"], again["repeated"]) == (True, False)
+        assert sum(file.rows for file in tables.table().files()) == 1
+
+    def test_retry_reports_a_commit_whose_decision_gc_has_condensed(self, tables: Tables) -> None:
+        first = run(operator(tables, retries=2))
+        until("gc", lambda: tables.table().gc(older_than=0, apply=True).condensed)
+        again = run(operator(tables, retries=2), try_number=2)
+        assert (again["job"], again["repeated"]) == (first["job"], True)
 
     @pytest.mark.parametrize(("on_repeat", "rows"), [("append", 2), ("replace_own", 1)])
     def test_on_repeat(self, tables: Tables, on_repeat: str, rows: int) -> None:

@@ -46,8 +46,9 @@ class CondensedDecision:
         ``change_reads``, ``narrows``, ``left_out`` and ``superseded``.
     :param merged: by partition: the jobs whose rows were written again.
     :param row_changes: by partition: the numbers of rows inserted, updated, deleted and left.
-    :param inputs: as in the decision, as long as rows of the job may be there; ``owner`` is kept
-        with them.
+    :param owner: as in the decision, if the job has an idempotency key or inputs. A repeated run
+        learns from it which attempt has loaded.
+    :param inputs: as in the decision, as long as rows of the job may be there.
     """
 
     write_id: str
@@ -85,7 +86,7 @@ class CondensedDecision:
             merged={it.partition: it.merged for it in partitions if it.merged} or None,
             row_changes={it.partition: it.row_changes for it in partitions if it.row_changes}
             or None,
-            owner=decision.owner if decision.inputs else NOBODY,
+            owner=decision.owner if decision.inputs or decision.idempotency_key else NOBODY,
             **{name: getattr(decision, name) for name in _KEPT},
         )
 

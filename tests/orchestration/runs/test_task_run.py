@@ -118,6 +118,20 @@ def test_series_of_an_earlier_version_is_read_without_the_runs_number_of_clears(
     assert now.on_repeat("auto", Owner(try_number=1, series=series)) == expected
 
 
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        ({}, "replace_own"),  # A first attempt repeats nothing: its run was deleted and made anew.
+        ({"try_number": 2}, "skip"),
+        ({"try_number": 2, "max_tries": 3}, "replace_own"),
+    ],
+)
+def test_commit_whose_owner_is_not_on_record_is_no_reason_for_a_first_attempt_to_load_nothing(
+    context: dict[str, Any], expected: str
+) -> None:
+    assert run(**{"max_tries": 2, **context}).on_repeat("auto", Owner()) == expected
+
+
 def test_ownership() -> None:
     mine = Owner(dag_id="flights", run_id="scheduled__2013-02-02", task_id="load", try_number=9)
     assert run().owns(mine)

@@ -52,6 +52,15 @@ class TestCondensing:
             (DAY2, 0, 7),
         ]
 
+    @pytest.mark.parametrize("key", [None, "a"])
+    def test_owner_of_a_run_stays_on_record(self, world: World, key: str | None) -> None:
+        """Which attempt has loaded decides what the run's next attempt does."""
+        owner = Owner("flights", "scheduled__2013-02-02", "load", -1, 1, series="2013-02-02 2")
+        job = world.load(DAY1, owner=owner, idempotency_key=key).job
+        world.advance(8 * DAY)
+        assert collect(world).condensed == 1
+        assert decision(world, job).owner == (Owner() if key is None else owner)
+
     @pytest.mark.parametrize("at", ["decision", "part"])
     def test_who_reads_one_in_parts_meanwhile_reads_what_stands(
         self, world: World, at: str
