@@ -15,6 +15,7 @@ from ..committer.upkeep.store_problems import about_fast_root
 from ..layouts.delta.data_roots import data_root_of, roots_of
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.opening import LogDepth, open_log
+from ..log.replay import LogState
 from .delta_files import snapshot_of
 from .delta_upkeep import plan_recovery, store_now
 
@@ -32,6 +33,7 @@ def examine(
     except ZeroRenameError as error:
         remedy = error.remedy or "Find out who wrote what cannot be read."
         return [*found, Problem("log not readable", error.key or root.url, error.message, remedy)]
+    found += _about_writing(root, layout, opened.state)
     data_root = data_root_of(opened.state)
     if data_root is not None:
         found += yield from about_fast_root(root, data_root)
@@ -54,4 +56,17 @@ def examine(
         if job.outcome is not Outcome.LEFT:
             remedy = f"zero-rename recover {root.url} --apply"
             found.append(Problem("job not finished", job.job, job.detail, remedy))
+    return found
+
+
+def _about_writing(root: TableRoot, layout: DeltaLayout, state: LogState) -> list[Problem]:
+    """Return what refuses each job of this package: a feature or a property that another engine has
+    switched on. Jobs, recovery and purge would only say so one by one."""
+    found = []
+    for check in (lambda: layout.check_writable(state, False), lambda: layout.retention(state)):
+        try:
+            check()
+        except ZeroRenameError as error:
+            remedy = error.remedy or "Set it as it was, by the engine that changed it."
+            found.append(Problem("table not writable here", root.url, error.message, remedy))
     return found

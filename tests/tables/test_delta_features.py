@@ -118,6 +118,16 @@ def test_a_property_that_binds_writers_is_refused_by_its_feature(
     refused(table, s3_bucket, feature)
 
 
+def test_doctor_names_what_refuses_every_job(table: DeltaTable, s3_bucket: Bucket) -> None:
+    assert table.doctor() == []
+    retention = {"delta.deletedFileRetentionDuration": "P7D"}
+    commit(s3_bucket, metadata(s3_bucket, {"delta.enableChangeDataFeed": "true", **retention}))
+    features, interval = table.doctor()
+    assert (features.what, interval.what) == ("table not writable here",) * 2
+    assert "changeDataFeed" in features.detail
+    assert "P7D" in interval.detail
+
+
 @pytest.mark.parametrize("versions", [(4, 7), (3, 8), (0, 2)])
 def test_a_protocol_of_another_version_is_refused(
     table: DeltaTable, s3_bucket: Bucket, versions: tuple[int, int]
