@@ -82,5 +82,6 @@ class DeltaRoot:
             f"The path {path!r} in the log {problem}. Nothing was read there.",
             field="path",
             table=f"s3://{self.bucket}/{self.prefix}".rstrip("/"),
-            remedy="Find out which engine wrote it, and remove the file there.",
+            remedy="Read the table by the engine that wrote the path. A shallow clone names files "
+            "of another table: to use it here, let that engine copy its rows to a new table.",
         )
