@@ -22,6 +22,7 @@ change is bound to the state before its entry, so its actions are built again fo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -267,11 +268,11 @@ def _tagged(change: LogChange, version: int, add: AddFile, ranks: PartitionRanks
 def _info(change: LogChange, state: LogState, now: int, removed: int) -> dict[str, Any]:
     metadata = change.metadata or state.metadata
     columns = list(metadata.partition_columns) if metadata else []
-    mode = "Overwrite" if change.replaced else "Append"
+    by, mode = json.dumps(columns, ensure_ascii=False), "Overwrite" if change.replaced else "Append"
     info = {
         "timestamp": now,
         "operation": change.operation,
-        "operationParameters": {"mode": mode, "partitionBy": str(columns).replace("'", '"')},
+        "operationParameters": {"mode": mode, "partitionBy": by},
         "isolationLevel": "Serializable",
         "isBlindAppend": change.isolated and bool(change.adds),
         "operationMetrics": {

@@ -77,6 +77,16 @@ class TestWriting:
             ("day=__HIVE_DEFAULT_PARTITION__", 1, 0),
         ]
 
+    def test_partition_columns_of_an_entry_are_json_for_any_name(
+        self, table: DeltaTable, s3_bucket: Bucket
+    ) -> None:
+        names = ["it's", 'the "day"', "ü"]
+        data = pa.table({**{name: ["1"] for name in names}, "delay": [5]})
+        write(table, data, partition_by=names)
+        first = s3_bucket.read("flights/_delta_log/00000000000000000000.json").splitlines()[0]
+        said = json.loads(first)["commitInfo"]["operationParameters"]
+        assert json.loads(said["partitionBy"]) == names
+
     def test_a_replace_removes_the_rows_of_its_partitions_only(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5), ("2", 6)))
         done = write(table, rows(("1", 7)), mode="overwrite")
