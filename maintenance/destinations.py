@@ -3,7 +3,7 @@ directories."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ..committer.commit.state.table_kind import TableKind, table_kind
@@ -58,14 +58,15 @@ class Destination:
 
 
 def destination_at(root: TableRoot) -> Step[Destination]:
-    """Find out the kind of a folder, by six requests that change nothing.
+    """Find out the kind of a folder, by six requests that change nothing; by seven if there is no
+    table's record.
 
     It is a destination of Hadoop's committers if the ledger beside it names a run, if a magic tree
     lies in it, or if an S3A committer has written its ``_SUCCESS``.
     """
     kind, runs, trees, marker = yield from All(
         (
-            table_kind(root),
+            _kind_of(root),
             ListObjects(runs_prefix(root)),
             ListObjects(f"{root.prefix}/{MAGIC_JOB}"),
             read_marker(root.prefix),
@@ -73,6 +74,19 @@ def destination_at(root: TableRoot) -> Step[Destination]:
     )
     is_s3a = bool(runs.objects or trees.objects) or _is_of_s3a(marker)
     return _made(root, kind, is_s3a)
+
+
+def _kind_of(root: TableRoot, folders: Collection[str] | None = None) -> Step[TableKind]:
+    """Return the kind of table at a root (:func:`.table_kind`).
+
+    Without ``table.json`` the heads show a table: that record may be lost, and maintenance must not
+    pass over such a table.
+    """
+    kind = yield from table_kind(root, folders)
+    if kind is not TableKind.NONE or (folders is not None and CONTROL not in folders):
+        return kind
+    heads = yield from ListObjects(root.heads_prefix)
+    return TableKind.DIRECTORIES if heads.objects else kind
 
 
 def _made(root: TableRoot, kind: TableKind, is_s3a: bool) -> Destination:
@@ -118,7 +132,7 @@ def destinations_below(path: UploadsPath) -> Step[list[Destination]]:
     def look(prefix: str, children: Children) -> Step[Mapping[str, Destination]]:
         root = TableRoot(path.bucket, prefix.rstrip("/"))
         found = (yield from _in_ledger(path.bucket, prefix)) if CONTROL in children.folders else {}
-        kind = (yield from table_kind(root, children.folders)) if prefix else TableKind.NONE
+        kind = (yield from _kind_of(root, children.folders)) if prefix else TableKind.NONE
         is_s3a = bool(prefix) and any(name.startswith(MAGIC_JOB) for name in children.folders)
         if prefix and not is_s3a and children.files:
             is_s3a = _is_of_s3a((yield from read_marker(root.prefix)))
@@ -135,7 +149,7 @@ def _in_ledger(bucket: str, prefix: str) -> Step[dict[str, Destination]]:
     names = yield from list_folders(f"{prefix}{CONTROL}/{RUNS}/")
     roots = [TableRoot(bucket, f"{prefix}{name}") for name in names]
     # A table of this package keeps the ledger of the committers that wrote there before.
-    kinds = yield from All(tuple(table_kind(root) for root in roots))
+    kinds = yield from All(tuple(_kind_of(root) for root in roots))
     return {root.prefix: _made(root, kind, True) for root, kind in zip(roots, kinds, strict=True)}
 
 

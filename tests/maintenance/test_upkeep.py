@@ -6,12 +6,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from support.day_rows import load
+from support.memory_store import MemoryStore
 from support.old_records import gc_of_all
+from support.protocol import memory_table
+from support.s3a_jobs import ROOT
 from zero_rename.committer import GcReport, JobSpec, Table
-from zero_rename.maintenance.destinations import Destination
+from zero_rename.maintenance.destinations import Destination, destination_at, destinations_in
 from zero_rename.maintenance.purging import PurgeOrder
 from zero_rename.maintenance.upkeep import as_markdown, look_after
 
+DAY = 24 * 3600.0
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
 
@@ -47,3 +52,16 @@ def test_first_job_that_died_is_settled_and_no_table_is_missed(s3_bucket: Any) -
         assert done.jobs == {"aborted" if apply else "would-abort": 1}
         assert (done.person, done.again, done.notes) == ([], [], [])
     assert table.is_closed(dead.job)
+
+
+def test_table_whose_record_is_gone_needs_a_person_and_is_not_passed_over() -> None:
+    store = MemoryStore()
+    table = memory_table(store, ROOT.url)
+    load(table, 1)
+    del store.objects[ROOT.table_key]
+    top = memory_table(store, f"s3://{ROOT.bucket}/wh")
+    below = {it.root: it for it in top.run(destinations_in(top.root))}
+    for place in (table.run(destination_at(ROOT)), below[ROOT]):
+        done = look_after(table, place, PurgeOrder(apply=True, foreign_age=DAY))
+        assert done.kind == "table"
+        assert any("table.json is gone" in why for why in done.person)
