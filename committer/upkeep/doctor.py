@@ -69,7 +69,10 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
     if table is None:
         table = yield from _nothing_lost(context)
     if isinstance(table, DamagedError):
-        return [*problems, about_damage(context.root, table)]
+        # The table's record is its oldest object, so a rule that expires objects takes it first.
+        found = [*problems, about_damage(context.root, table)]
+        found += yield from _about_lifecycle(context, max_duration)
+        return found + (yield from about_tiering(context))
     problems += yield from about_store(context, table)
     if table is None:
         # There may be jobs without a table: a first job that died leaves none.

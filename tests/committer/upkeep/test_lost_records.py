@@ -9,6 +9,7 @@ import pytest
 from support.protocol import DAY1, DAY2, DAY3, ROOT, World
 from zero_rename.committer import AdoptAction, DamagedError, Finding, Mode
 from zero_rename.committer.format.job_spec import NOBODY, SuccessMarkers
+from zero_rename.committer.store.lifecycle import LifecycleRule
 from zero_rename.committer.upkeep.adopt import adopt, adopt_current
 from zero_rename.committer.upkeep.doctor import examine
 from zero_rename.committer.upkeep.verify import verify_current
@@ -100,6 +101,12 @@ class TestTheRecordOfTheTable:
         assert problems(world) == {("damaged", ROOT.table_key)}
         with pytest.raises(DamagedError, match=r"table\.json is gone"):
             world.driver.run(adopt_current(world.context, NOBODY, apply=True))
+
+    def test_rule_that_may_have_expired_it_is_told_too(self) -> None:
+        world = lose(loaded(), ROOT.table_key)
+        world.store.rules = (LifecycleRule("tidy", "", expires=True),)
+        told = {what for what, _ in problems(world)}
+        assert told == {"damaged", "lifecycle rule expires the table"}
 
 
 class TestAllRecords:
