@@ -317,7 +317,18 @@ def idempotency_key_of(root_run: str, asset: dg.AssetKey, keys: Sequence[str] | 
         all these runs.
     """
     digest = digest_of_keys(keys and tuple(dict.fromkeys((keys[0], keys[-1]))))
-    return f"{APPLICATION}/{root_run}/{quote('/'.join(asset.path), safe=' /')}/keys-{digest}"
+    return f"{APPLICATION}/{root_run}/{_quoted(asset)}/keys-{digest}"
+
+
+def same_run(idempotency_key: str, asset: dg.AssetKey) -> str:
+    """Return the idempotency key of the same run for another asset of the same partition keys."""
+    application, root, rest = idempotency_key.split("/", 2)
+    digest = rest.rpartition("/")[2]
+    return f"{application}/{root}/{_quoted(asset)}/{digest}"
+
+
+def _quoted(asset: dg.AssetKey) -> str:
+    return quote("/".join(asset.path), safe=" /")
 
 
 def digest_of_keys(keys: Sequence[str] | None) -> str:

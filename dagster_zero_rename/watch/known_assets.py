@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -19,9 +19,10 @@ from dagster._core.storage.tags import (
 )
 
 from zero_rename.committer.errors import InvalidInputError, first_few
+from zero_rename.committer.format.job_spec import Mode
 from zero_rename.tables import DeltaTable
 
-from ..resource import ZeroRenameResource
+from ..resource import MODE, ZeroRenameResource
 from .asset_reference import AssetReference
 
 if TYPE_CHECKING:
@@ -106,15 +107,20 @@ class KnownAssets:
             return _keys_of(run, node)
 
     def config(self, node: AssetNode, run_id: str) -> Mapping[str, Any]:
-        """Return the configuration of an asset in a run.
+        """Return the configuration of an asset in a run, and that of its resources.
 
         :raises CannotRunError: it is no longer known.
         """
         op = node.assets_def.node_def
         run = self.context.instance.get_run_by_id(run_id)
         if run is not None:
-            ops: Any = run.run_config.get("ops", {})
-            return {"ops": {op.name: ops[op.name]}} if ops.get(op.name) else {}
+            mine = {"ops": [op.name], "resources": [*node.assets_def.resource_defs]}
+            kept = dict[str, Any]()
+            for part, names in mine.items():
+                said: Any = run.run_config.get(part) or {}
+                if found := {name: said[name] for name in names if said.get(name)}:
+                    kept[part] = found
+            return kept
         schema = op.config_field if isinstance(op, dg.OpDefinition) else None
         if schema is not None and schema.config_type.kind is not ConfigTypeKind.ANY:
             raise CannotRunError(
@@ -122,6 +128,28 @@ class KnownAssets:
                 f"{node.key.to_user_string()!r}: materialise it by hand"
             )
         return {}
+
+    def appends(self, key: dg.AssetKey, run: str) -> bool:
+        """Return whether an asset appends to a table, by its metadata or by what a run has done.
+
+        :param run: the run's idempotency key for this asset.
+        """
+        with suppress(InvalidInputError):  # An asset of another package has words of its own.
+            if Mode.parse(str(self.nodes[key].metadata.get(MODE) or "")) is Mode.APPEND:
+                return True
+        try:
+            table = self.table_as_it_is(key)
+        except InvalidInputError:
+            return False  # No table can have this name.
+        job = table.job_of_key(run)
+        if job is None:
+            return False
+        if isinstance(table, DeltaTable):
+            record = table.job_records([job], table.state()).get(job)
+        else:
+            decided = table.decisions([job])[job]
+            record = None if decided is None else decided.decision
+        return record is not None and record.mode is Mode.APPEND
 
     def ranges(self, node: AssetNode, partitions: Sequence[str]) -> Iterator[tuple[str, ...]]:
         """Yield the keys of partitions in ranges of adjacent keys, each as long as the asset's

@@ -19,7 +19,7 @@ from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.table import Table
 from zero_rename.lineage import LineageGraph, Step, look_up, plan
 
-from ..asset_step import APPLICATION
+from ..asset_step import APPLICATION, same_run
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 from .heads import is_hadoops
 from .known_assets import CannotRunError, KnownAssets
@@ -310,6 +310,13 @@ def _asset_of(assets: _Assets, step: Step) -> AssetNode:
             f"the asset {run.owner.task_id!r} appends, so a new run would load its rows beside "
             f"those that are there: re-execute run {run.owner.run_id}"
         )
+    for key in sorted(node.execution_set_asset_keys - {node.key}):
+        if assets.appends(key, same_run(run.idempotency_key or "", key)):
+            raise CannotRunError(
+                f"the function of the asset {run.owner.task_id!r} also makes the asset "
+                f"{key.to_user_string()!r}, which appends, so a new run would load its rows beside "
+                f"those that are there: re-execute run {run.owner.run_id}"
+            )
     return node
 
 

@@ -412,3 +412,72 @@ def test_target_that_cannot_be_read_keeps_no_other_from_being_run_again(lake: La
 def test_code_version_of_an_asset_without_a_table_yet_is_no_error(lake: Lake) -> None:
     lake.asked_code = {DAMAGED: "2"}
     assert "Nothing needs to run again" in lake.tick().skip_message
+
+
+class Source(dg.ConfigurableResource):
+    """A source of numbers.
+
+    :param number: what a run loads.
+    """
+
+    number: int
+
+
+def test_run_gets_the_configuration_of_the_resources_too(lake: Lake) -> None:
+    """A run by the definitions' own would load other rows."""
+
+    @zero_rename_asset(partitions_def=WEEKS, partition_expr="week", content="rows")
+    def copied(
+        context: dg.AssetExecutionContext, source: Source, zero_rename: ZeroRenameResource
+    ) -> Any:
+        zero_rename.table("daily").scan().to_arrow()
+        starts = [dt.date.fromisoformat(str(key)) for key in context.partition_keys]
+        data = pa.table([starts, [source.number] * len(starts)], schema=WEEK)
+        return zero_rename.write(context, data)
+
+    defs = dg.Definitions(
+        assets=[*(lake.defs.assets or ()), copied],
+        sensors=[recompute_sensor(copied)],
+        resources={**(lake.defs.resources or {}), "source": Source(number=1)},
+    )
+    week = {f"{_RANGE}_start": "2013-01-07", f"{_RANGE}_end": "2013-01-07"}
+    config = {"resources": {"source": {"config": {"number": 5}}}}
+    request = dg.RunRequest(asset_selection=[dg.AssetKey("copied")], tags=week, run_config=config)
+    assert executed(defs, request, lake.instance).success
+    lake.correct("2013-01-09", 3)
+    made = evaluated(defs, "zero_rename_recompute", lake.instance, zero_rename=lake.zero)
+    (again,) = made.run_requests
+    assert executed(defs, again, lake.instance).success
+    assert lake.zero.table("copied").to_arrow()["total"].to_pylist() == [5]
+
+
+@pytest.mark.parametrize("by_metadata", [True, False])
+def test_function_that_also_makes_an_asset_that_appends_is_not_run_again(
+    lake: Lake, by_metadata: bool
+) -> None:
+    """A new run would load that one's rows beside those that are there."""
+    words = {"mode": "append"} if by_metadata else {}
+
+    @dg.multi_asset(
+        specs=[
+            dg.AssetSpec("totals", metadata={"content": "rows"}),
+            dg.AssetSpec("journal", metadata=words),
+        ]
+    )
+    def both(context: dg.AssetExecutionContext, zero_rename: ZeroRenameResource) -> Any:
+        numbers = zero_rename.table("daily").scan().to_arrow()["number"].to_pylist()
+        data = pa.table({"total": [sum(numbers)]})
+        yield zero_rename.write(context, data, asset_key="totals")
+        yield zero_rename.write(context, data, asset_key="journal", mode="append")
+
+    defs = dg.Definitions(
+        assets=[*(lake.defs.assets or ()), both],
+        sensors=[recompute_sensor("totals")],
+        resources=lake.defs.resources,
+    )
+    request = dg.RunRequest(asset_selection=[dg.AssetKey("totals"), dg.AssetKey("journal")])
+    assert executed(defs, request, lake.instance).success
+    lake.correct("2013-01-09", 3)
+    with pytest.raises(dg.Failure, match="also makes the asset 'journal', which appends"):
+        evaluated(defs, "zero_rename_recompute", lake.instance, zero_rename=lake.zero)
+    assert lake.zero.table("journal").to_arrow()["total"].to_pylist() == [14]
