@@ -18,6 +18,7 @@ from ..log.opening import LogDepth, open_log
 from ..log.replay import LogState
 from .delta_files import snapshot_of
 from .delta_upkeep import plan_recovery, store_now
+from .gone_entries import gone_problems
 
 
 def examine(
@@ -52,6 +53,7 @@ def examine(
         )
         for version in opened.overwritten
     ]
+    found += yield from gone_problems(root, layout)
     for job in (yield from plan_recovery(layout, None)):
         if job.outcome is not Outcome.LEFT:
             remedy = f"zero-rename recover {root.url} --apply"

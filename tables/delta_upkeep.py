@@ -34,6 +34,7 @@ from ..log.purging import plan_log_purge, purge_log
 from ..log.repairing import repair_log
 from ..log.replay import LogState
 from ..log.searching import JobVerdict, search_since_opened
+from .gone_entries import refuse_gone
 from .unpublished import waiting_jobs
 
 #: Errors of reading a record whose members are not what they are to be.
@@ -279,7 +280,11 @@ def _max_duration(record: Found) -> float:
 
 def purgeable(layout: DeltaLayout) -> Step[list[str]]:
     """Return the keys of files that no state within the retention names and that no open job can
-    need."""
+    need.
+
+    :raises DamagedError: entries of the log are gone, and their files would look like these.
+    """
+    yield from refuse_gone(layout)
     now = yield from store_now(layout)
     plan = yield from plan_log_purge(layout, now, partial(_is_of_job, layout))
     return sorted(plan.forgets)
@@ -289,7 +294,9 @@ def purge_table(layout: DeltaLayout) -> Step[list[str]]:
     """Delete the files that :func:`purgeable` finds; return their keys.
 
     :raises CommitConflictError: a restore brought a file back meanwhile. Nothing was deleted.
+    :raises DamagedError: entries of the log are gone. Nothing was deleted.
     """
+    yield from refuse_gone(layout)
     now = yield from store_now(layout)
     of_jobs = partial(_is_of_job, layout)
     return sorted((yield from purge_log(layout, new_job_id(), now, of_jobs)))

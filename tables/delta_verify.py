@@ -17,6 +17,7 @@ from ..log.opening import LogDepth, open_log
 from ..log.repairing import RepairedEntry, RepairOutcome, repair_log
 from ..log.replay import LogState
 from .delta_files import partition_name, rows_of_add
+from .gone_entries import about_gone, entries_gone
 
 
 def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
@@ -40,6 +41,11 @@ def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
     overwritten = {*before.overwritten, *after.overwritten} - known.keys()
     overwritten |= {version for version, it in known.items() if it.outcome.is_lost}
     found = [_overwritten(layout, it, known.get(it)) for it in sorted(overwritten)]
+    gone = [] if after.listed is None else entries_gone(after.listed)
+    found += [
+        Finding(UNPARTITIONED, layout.folder.entry(it), FindingKind.DAMAGED, about_gone(it))
+        for it in gone
+    ]
     return [*found, *_lost(layout, before.state, after.state, sizes)]
 
 

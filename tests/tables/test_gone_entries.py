@@ -1,0 +1,86 @@
+"""Entries of a log that are gone: they are told, and no purge deletes their files."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.delta_tables import on, rows, write
+from support.memory_store import MemoryStore
+from support.protocol import memory_table
+from zero_rename.committer import DamagedError
+from zero_rename.maintenance.destinations import destination_at
+from zero_rename.maintenance.purging import PurgeOrder
+from zero_rename.maintenance.upkeep import look_after
+from zero_rename.tables import RepairOutcome
+
+LOG = "flights/_delta_log/"
+LAST = f"{LOG}{2:020d}.json"
+
+
+def filled() -> MemoryStore:
+    """A table of three commits."""
+    store = MemoryStore()
+    for value in (1, 2, 3):
+        write(on(store), rows(value), idempotency_key=f"run {value}")
+    return store
+
+
+def lose(store: MemoryStore, part: str = "") -> None:
+    """Delete the objects of the log whose names contain a text."""
+    for key in store.keys(LOG):
+        if part in key:
+            del store.objects[key]
+
+
+def values(store: MemoryStore) -> list[int]:
+    return sorted(on(store).scan().to_arrow()["value"].to_pylist())
+
+
+def test_last_entry_that_is_gone_is_told_by_verify_and_the_doctor() -> None:
+    store = filled()
+    lose(store, LAST)
+    (found,) = on(store).verify()
+    assert (found.kind, found.key) == ("damaged", LAST)
+    assert ("entry gone", LAST) in {(it.what, it.subject) for it in on(store).doctor()}
+
+
+def test_no_purge_deletes_files_of_an_entry_that_is_gone() -> None:
+    store = filled()
+    last = store.objects[LAST]
+    lose(store, LAST)
+    for apply in (False, True):
+        with pytest.raises(DamagedError, match="Version 2 of the table is gone"):
+            on(store).purge(apply)
+    store.objects[LAST] = last
+    assert on(store).purge() == []
+    assert values(store) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("part", [".json", ""], ids=["entries", "all"])
+def test_no_purge_deletes_files_of_a_table_whose_log_is_gone(part: str) -> None:
+    store = filled()
+    files = store.keys("flights/data/")
+    lose(store, part)
+    with pytest.raises(DamagedError, match="is gone"):
+        on(store).purge(apply=True)
+    assert store.keys("flights/data/") == files
+
+
+def test_maintenance_of_a_table_whose_last_entry_is_gone_needs_a_person() -> None:
+    store = filled()
+    files = store.keys("flights/data/")
+    lose(store, LAST)
+    table = memory_table(store)
+    done = look_after(table, table.run(destination_at(table.root)), PurgeOrder(apply=True))
+    assert [LAST in why for why in done.person] == [True, True]
+    assert store.keys("flights/data/") == files
+
+
+def test_entry_that_is_gone_for_good_is_committed_again_after_the_next_one() -> None:
+    store = filled()
+    lose(store, LAST)
+    write(on(store), rows(4))
+    (found,) = on(store).repair(apply=True)
+    assert found.outcome is RepairOutcome.COMMITTED
+    assert values(store) == [1, 2, 3, 4]
+    assert on(store).purge() == []
