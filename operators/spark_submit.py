@@ -14,7 +14,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from ..committer.errors import InvalidInputError
 from ..orchestration.runs.arguments import Parser, read_flag, read_settings, read_text, read_words
 from ..orchestration.runs.heartbeat import heartbeats
-from ..orchestration.runs.outcomes import log_what_is_left
+from ..orchestration.runs.outcomes import log_what_is_left, settle_killed
 from ..orchestration.submit.credentials import (
     looks_like_credential,
     refuse_in_arguments,
@@ -106,7 +106,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         self.ship_package: Any = ship_package
         self.pass_credentials = pass_credentials
         self._submission: Submission | None = None
-        self._master = ""
+        self._master, self._in_cluster = "", False
         self._folder: Path | None = None
         super().__init__(**kwargs)
         # SparkSubmitOperator's own search for an application would find that of a cleared task, and
@@ -199,8 +199,17 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             ):
                 SparkSubmitOperator.execute(self, context)
         except Exception:
-            log_what_is_left(table, run)
+            if load.is_delta and self._has_ended():
+                # Its jobs send no heartbeats: for a day nobody could see that they are dead.
+                settle_killed(table, run)
+            else:
+                log_what_is_left(table, run)
             raise
+
+    def _has_ended(self) -> bool:
+        """Return whether the application has certainly ended, with spark-submit."""
+        hook = self._hook
+        return not self._in_cluster and isinstance(hook, MaskingSparkSubmitHook) and hook.has_ended
 
     @contextmanager
     def _prepared(
@@ -213,7 +222,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         with private_folder() as folder:
             self._folder = folder
             cluster = self._cluster()
-            self._master = cluster.master
+            self._master, self._in_cluster = cluster.master, cluster.runs_driver
             self._submission = prepare(
                 cluster,
                 folder,

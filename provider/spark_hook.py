@@ -85,6 +85,11 @@ class MaskingSparkSubmitHook(SparkSubmitHook):
         masked = (mask(line, self._secrets) for line in itr)
         super()._process_spark_submit_log(self._last_words.noted(masked))
 
+    @property
+    def has_ended(self) -> bool:
+        """True if spark-submit was started and has ended."""
+        return self._submit_sp is not None and self._submit_sp.poll() is not None
+
     def why_it_failed(self) -> str | None:
         """Return the application's error, from its output; ``None`` if it did not fail."""
         code = self._submit_sp.returncode if self._submit_sp is not None else None

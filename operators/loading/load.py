@@ -33,6 +33,7 @@ from ...orchestration.runs.outcomes import (
     check_partitions,
     check_waiting,
     nothing_committed,
+    settle_former,
     settle_killed,
     settled,
     tell_narrowing,
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
     from airflow.sdk import Context
 
-    from ...committer import Table, UnpublishedJob
+    from ...committer import Committed, Table, UnpublishedJob
     from ...committer.format.handoff import Handoff
     from ...committer.rival_wait import RivalWait
     from ...orchestration.runs.loaded_table import LoadedTable
@@ -499,7 +500,7 @@ class LoadOperator(TaskArguments, BaseOperator):
                 self.log.info("Not submitted: job %s of this run waits to be published", waits.job)
                 return self._held_back(load, waits, True)
         if earlier is not None and on_repeat == "skip":
-            report = commit_report(settled(table, earlier))
+            report = commit_report(self._settled(load, earlier))
             self.log.info("Not submitted: this run has committed %s", one_line(report))
             self.log.info("To load again, clear the task or give on_repeat='replace_own'.")
             return report | {"repeated": True}
@@ -572,7 +573,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         job = table.job_of_key(run.idempotency_key)
         if job is None or job == load.earlier:
             raise nothing_committed(table, run, load.earlier, None if waits is None else waits.job)
-        committed = settled(table, job)
+        committed = self._settled(load, job)
         report = commit_report(committed)
         report["repeated"] = not run.made(table.owner_of(job))
         self.log.info("Committed %s", summary(report))
@@ -582,6 +583,13 @@ class LoadOperator(TaskArguments, BaseOperator):
         except TaskResultsError as error:
             raise AirflowFailException(str(error)) from error
         return report
+
+    def _settled(self, load: TableLoad, job: str) -> Committed:
+        """Return what the run's job did; close what the run's earlier attempts have left open."""
+        committed = settled(load.table, job)
+        if load.is_delta:
+            settle_former(load.table, load.run)
+        return committed
 
     def _held_back(
         self, load: TableLoad, waits: UnpublishedJob, is_repeated: bool

@@ -90,15 +90,16 @@ def wait_for_living(table: LoadedTable, run: LoadRun) -> None:
 
     The worker of that attempt has died, but its application goes on, and its commit counts as this
     run's. A second load at the same time would fence it, even if it is nearly done. Only
-    ``execution_timeout`` limits the wait.
+    ``execution_timeout`` limits the wait. A job in a Delta table sends no heartbeats: the only sign
+    of life is its opening.
     """
     named: set[str] = set()
     while living := _living(table, run):
         for job, (number, silent) in living.items():
             if job not in named:
                 _log.info(
-                    "The application of attempt %s lives, without its worker: its job %s sent a "
-                    "heartbeat %.0f s ago. Waiting for what becomes of it; nothing is submitted "
+                    "The application of attempt %s lives, without its worker: its job %s gave a "
+                    "sign of life %.0f s ago. Waiting for what becomes of it; nothing is submitted "
                     "meanwhile. To load at once, end that application.",
                     number,
                     job,

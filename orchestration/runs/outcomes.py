@@ -6,7 +6,7 @@ The reason may be a failure that the run's application reported.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from ...committer.format.layout import TableRoot
     from ...committer.format.records.failure import Failure
     from ...committer.format.records.narrowing import Narrowing
-    from .heartbeat import LoadRun
+    from ...committer.upkeep.recovery import OpenJob
+    from .heartbeat import LoadRun, RepeatableRun
     from .loaded_table import LoadedTable
 
 _log = logging.getLogger(__name__)
@@ -242,10 +243,37 @@ def settle_killed(table: LoadedTable, run: LoadRun) -> None:
 
     Failures are only logged: the next attempt or maintenance does the rest.
     """
+    _settle(table, lambda it: run.owns(it.owner) and run.made(it.owner))
+
+
+def settle_former(table: LoadedTable, run: RepeatableRun) -> None:
+    """Abort the jobs that earlier attempts have left open, after a commit of their run.
+
+    They cannot commit any more under the run's key. This is for Delta tables: jobs there send no
+    heartbeats, so other runs would take them for living for as long as a job may take. In a table
+    of directories the next job of the run does it as it opens.
+
+    Failures are only logged, and nothing is sent in the run's first attempt.
+    """
+    mine, key = run.owner, run.idempotency_key
+    if run.is_first or mine.try_number is None:
+        return
+    attempts = range(1, mine.try_number)
+
+    def is_former(it: OpenJob) -> bool:
+        # An application may write the table once more, under a key of that write.
+        is_own = it.idempotency_key == key and run.owns(it.owner)
+        return is_own and it.owner.run_id == mine.run_id and it.owner.try_number in attempts
+
+    _settle(table, is_former)
+
+
+def _settle(table: LoadedTable, is_meant: Callable[[OpenJob], bool]) -> None:
+    """Settle some of the open jobs; jobs that wait to be published are left alone."""
     from ...committer import Outcome
 
     try:
-        own = [it.job for it in table.open_jobs() if run.owns(it.owner) and run.made(it.owner)]
+        own = [it.job for it in table.open_jobs() if is_meant(it) and not it.unpublished]
         found = table.settle(own) if own else []
     except TableNotFoundError:
         return  # The table's first job has removed the table meanwhile: nothing is left to do.
@@ -260,7 +288,7 @@ def settle_killed(table: LoadedTable, run: LoadRun) -> None:
 
 
 def log_what_is_left(table: LoadedTable, run: LoadRun) -> None:
-    """Log the run's jobs that are open after a failed submission.
+    """Log the run's jobs that are open after a failed submission, whose application may go on.
 
     An error of the store is only logged: it must not hide why the submission failed.
     """

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+)
 
 from support.airflow import Connect, Tables, run_task, task_context
 from support.fake_spark import IDLE, WRITES, FakeSpark
@@ -16,6 +20,7 @@ from zero_rename.committer.format.records.success_marker import SuccessMarker
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Delete, Found, Get
 from zero_rename.operators.publishing import AbortLoadOperator, PublishLoadOperator
+from zero_rename.orchestration.runs import heartbeat
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.tables import DeltaTable
 
@@ -175,6 +180,36 @@ def test_load_waits_for_another_run_of_its_partition(
     report = run(load(tables, mode="overwrite", wait_for_other_runs=3600), run_id="second")
     assert [it.job for it in delta.history()][:2] == [report["job"], other.job]
     assert len(spark.calls()) == calls + 1
+
+
+#: Opens its job, and is killed.
+KILLED = WRITES_DELTA.replace("    job.write(", "    os._exit(137)\n    job.write(")
+
+
+def test_job_of_a_killed_driver_is_closed_as_its_task_fails(
+    tables: Tables, delta: DeltaTable, spark: FakeSpark
+) -> None:
+    """No heartbeat tells that it is dead: for a day other runs would wait for it."""
+    run(load(tables), run_id="first")
+    spark.runs(KILLED)
+    with pytest.raises(AirflowException, match="was killed"):
+        run(load(tables))
+    assert delta.open_jobs() == []
+    spark.runs(WRITES_DELTA)
+    assert run(load(tables), try_number=2)["rows"] == 1
+    assert rows(delta) == 2
+
+
+def test_job_that_a_former_attempt_left_open_is_closed_once_its_run_has_committed(
+    tables: Tables, delta: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver was killed with its worker."""
+    monkeypatch.setattr(heartbeat, "PATIENCE", 0.0)
+    first = run(load(tables))
+    dead = delta.job(idempotency_key=ONCE, on_repeat="append", owner=delta.owner_of(first["job"]))
+    dead.__enter__()
+    assert run(load(tables), try_number=2)["job"] == first["job"]
+    assert (delta.open_jobs(), delta.is_fenced(dead.job or "")) == ([], True)
 
 
 def test_a_merge_reports_what_it_did_with_rows_and_once(

@@ -205,7 +205,7 @@ class TestTries:
         monkeypatch.setattr(heartbeat, "sleep", goes_on)
         report = run(operator(tables, retries=2), try_number=2)
         assert looks == [heartbeat.POLL] * 3
-        assert caplog.text.count(f"its job {opened.job} sent a heartbeat") == 1
+        assert caplog.text.count(f"its job {opened.job} gave a sign of life") == 1
         if ends == "commits":
             assert (report["job"], report["repeated"], report["rows"]) == (opened.job, True, 5)
             assert spark.calls() == []

@@ -30,12 +30,14 @@ from zero_rename.committer.write_job import WriteJob
 from zero_rename.orchestration.runs.outcomes import (
     check_partitions,
     in_words,
+    settle_former,
     settle_killed,
     settled,
     told_failure,
     was_overtaken,
 )
 from zero_rename.orchestration.runs.task_run import TaskRun
+from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
@@ -103,6 +105,50 @@ class TestKilled:
         settle_killed(tables.table(), RUN)
         (said,) = self.warnings()
         assert "could not be settled now" in said
+
+
+class TestFormerAttempts:
+    """No heartbeat tells of a job in a Delta table that it is dead."""
+
+    @pytest.fixture
+    def table(self, tables: Tables) -> DeltaTable:
+        table = ZeroRenameHook().get_delta_table(tables.url("delta"))
+        with table.job(pa.schema([("n", pa.int64())])):
+            pass
+        return table
+
+    def opened(self, table: DeltaTable, key: str = "flights/r/load", **owner: Any) -> str:
+        """A job whose process has died."""
+        job = table.job(idempotency_key=key, owner=replace(MINE, **owner))
+        job.__enter__()
+        assert job.job is not None
+        return job.job
+
+    def test_job_of_a_former_attempt_is_closed(self, table: DeltaTable) -> None:
+        job = self.opened(table)
+        settle_former(table, RETRY)
+        assert (table.open_jobs(), table.is_fenced(job)) == ([], True)
+
+    @pytest.mark.parametrize(
+        "owner",
+        [{"try_number": 2}, {"try_number": 3}, {"task_id": "other"}, {"run_id": "other"}],
+        ids=["this attempt's", "a later attempt's", "another task's", "another run's"],
+    )
+    def test_job_of_another_is_left(self, table: DeltaTable, owner: dict[str, Any]) -> None:
+        job = self.opened(table, **owner)
+        settle_former(table, RETRY)
+        assert [it.job for it in table.open_jobs()] == [job]
+
+    def test_job_of_another_write_of_the_application_is_left(self, table: DeltaTable) -> None:
+        job = self.opened(table, "flights/r/load/second")
+        settle_former(table, RETRY)
+        assert [it.job for it in table.open_jobs()] == [job]
+
+    def test_job_that_waits_to_be_published_is_left(self, table: DeltaTable) -> None:
+        with table.job(idempotency_key="flights/r/load", owner=MINE, publish=False) as job:
+            job.write(pa.table({"n": [1]}))
+        settle_former(table, RETRY)
+        assert [it.job for it in table.unpublished()] == [job.job]
 
 
 class TestSettled:
