@@ -6,6 +6,8 @@ a partition                            its ranks
 has live files                         in their tags: the newest rank of all files; the rank of the
                                        last replace, from the youngest file that names one
 has none, and a ranked run emptied it  in a transaction, which has partition and ranks in its name
+had none, and then files of other      in that transaction: an append of another engine must not let
+engines alone                          a run load that is older than the one that emptied it
 =====================================  =============================================================
 
 The files that an entry adds get these ranks:
@@ -123,7 +125,8 @@ def ranks_in(state: LogState, scope: Scope) -> dict[Partition, PartitionRanks]:
         place = state.partition(file)
         if place is not None and scope.has(place):
             files[place].append(file)
-    found |= {place: _combined(there) for place, there in files.items()}
+    tagged = {place: _combined(there) for place, there in files.items()}
+    found |= {place: its for place, its in tagged.items() if its != NO_RANKS or place not in found}
     settled = {place: it for place, it in settled_in(state).items() if scope.has(place)}
     return found | {place: it.ranks(found.get(place, NO_RANKS)) for place, it in settled.items()}
 

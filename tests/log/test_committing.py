@@ -380,6 +380,20 @@ class TestNewestRun:
         with pytest.raises(SupersededRunError):
             table.replace("1", **newest(1))
 
+    @pytest.mark.parametrize("appends", [False, True])
+    def test_older_run_is_refused_where_another_engine_appended_since_a_newer_one_left_no_file(
+        self, table: LogTable, appends: bool
+    ) -> None:
+        table.commit(table.job(replaced=day("1"), **newest(2)))
+        theirs = AddFile("day=1/spark.parquet", {"day": "1"}, 7, NOW)
+        version = table.open().state.version + 1
+        table.put(f"{version:020d}.json", write_actions([CommitInfo({"txnId": "it"}), theirs]))
+        if appends:
+            table.append("1")  # A job without a rank.
+        with pytest.raises(SupersededRunError):
+            table.replace("1", **newest(1))
+        table.replace("1", **newest(3))
+
     def test_rank_of_an_emptied_partition_is_found_among_many_transactions(
         self, table: LogTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:
