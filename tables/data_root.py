@@ -123,6 +123,7 @@ def change_data_root(
     :param apply: ``False`` only reports what would change.
     :raises CommitConflictError: another job changed the columns or properties meanwhile.
     :raises InvalidInputError: the root lies in the table, or another table's files lie there.
+    :raises TableMismatchError: the table cannot be written here.
     :raises TableNotFoundError: there is no table.
     """
     if data_root is not None:
@@ -130,6 +131,7 @@ def change_data_root(
     state = (yield from open_log(layout, LogDepth.FILES)).state
     if not state.exists:
         raise TableNotFoundError("There is no Delta table here.", table=root.url)
+    layout.check_writable(state, removes_rows=False)
     lying = tuple(not_durable(snapshot_of(root, layout, state).files))
     change = DataRootChange(data_root_of(state), data_root, lying)
     if data_root is not None and change.before != data_root:

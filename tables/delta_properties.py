@@ -62,6 +62,7 @@ def change_retention(
 
     :param apply: ``False`` only reports what would change.
     :raises InvalidInputError: it is less than an hour, or more than 100 years.
+    :raises TableMismatchError: the table cannot be written here.
     :raises CommitConflictError: another job changed the columns or properties meanwhile.
     :raises TableNotFoundError: there is no table.
     """
@@ -75,6 +76,7 @@ def change_retention(
     state = (yield from open_log(layout, LogDepth.BLIND)).state
     if not state.exists:
         raise TableNotFoundError("There is no Delta table here.", table=root.url)
+    layout.check_writable(state, removes_rows=False)
     change = RetentionChange(layout.retention(state), float(round(seconds)))
     if apply:
         kept = {RETENTION: f"interval {round(seconds)} seconds"}

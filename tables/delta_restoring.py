@@ -110,9 +110,15 @@ def _planned(root: TableRoot, found: LogRestore, version: int, done: str | None)
 
 
 def preview(layout: DeltaLayout, plan: Planner) -> Step[RestoredVersion]:
-    """Return the report of a planned restore. Changes nothing."""
+    """Return the report of a planned restore. Changes nothing.
+
+    :raises TableMismatchError: the table cannot be written here, so the restore would be refused.
+    """
     now = yield from store_now(layout)
-    return (yield from plan(new_job_id(), now)).restored
+    planned = yield from plan(new_job_id(), now)
+    if planned.change is not None:
+        layout.check_writable(planned.opened.state, planned.change.removes_rows)
+    return planned.restored
 
 
 def find_restored(layout: DeltaLayout, run: str, version: int) -> Step[RestoredVersion | None]:

@@ -797,10 +797,15 @@ class DeltaTable(ChangeableTable):
         :raises TableNotFoundError: there is no table.
         :raises InvalidInputError: rows cannot be sorted by one of the columns.
         """
-        state = self.state(partitions)
+        opened = self._opened()
+        state = opened.snapshot(partitions)
         check_order(sort_by, state.schema, state.partition_by)
         plans = compactible(state, target_bytes, tuple(sort_by))
         if not apply:
+            try:
+                self._layout.check_writable(opened.opened.state, removes_rows=False)
+            except TableMismatchError as error:
+                return [plan.left(error) for plan in plans]
             return [plan.report for plan in plans]
         done: list[CompactedPartition] = []
         with telling_of_jobs(done):
@@ -914,13 +919,18 @@ class DeltaTable(ChangeableTable):
         :param apply: ``False`` only reports what would be done.
         :raises FastRootGoneError: a data root cannot be reached. The files in others are copied.
         :raises TableNotFoundError: there is no table.
+        :raises TableMismatchError: the table cannot be written here.
         :raises InvalidInputError: the data root is temporary, so its files need not become durable;
             or the order is invalid.
         """
         chosen = choice("order", CheckpointOrder, order)
         refuse_temporary(self.root, self.data_root)
-        plans = plan_checkpoint(self.state(partitions), chosen)
+        opened = self._opened()
+        plans = plan_checkpoint(opened.snapshot(partitions), chosen)
         if not apply:
+            if plans:
+                with about(self.root.url):
+                    self._layout.check_writable(opened.opened.state, removes_rows=False)
             return [it for plan in plans for it in plan.told(CheckpointAction.WOULD_COPY)]
         copier = DeltaCheckpointer(self.driver, self.root, self._layout, this_process())
         with about(self.root.url):

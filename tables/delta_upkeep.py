@@ -197,8 +197,10 @@ def _plan(layout: DeltaLayout, job: str, record: Found) -> Step[Recovered]:
     if verdict.entry is not None:
         why = f"it is version {verdict.entry.version}, and not finished"
         return Recovered(job, Outcome.WOULD_FINISH, why)
-    why = "it is fenced" if verdict.fenced else "it has not committed"
-    return Recovered(job, Outcome.WOULD_ABORT, why)
+    if verdict.fenced:
+        return Recovered(job, Outcome.WOULD_ABORT, "it is fenced")
+    layout.check_writable(opened.state, removes_rows=False)  # The fence is an entry.
+    return Recovered(job, Outcome.WOULD_ABORT, "it has not committed")
 
 
 def _log_of(layout: DeltaLayout, waiting: Collection[str]) -> Step[dict[str, LogState]]:
@@ -283,10 +285,13 @@ def purgeable(layout: DeltaLayout) -> Step[list[str]]:
     need.
 
     :raises DamagedError: entries of the log are gone, and their files would look like these.
+    :raises TableMismatchError: the table cannot be written here, so the purge would be refused.
     """
     yield from refuse_gone(layout)
     now = yield from store_now(layout)
     plan = yield from plan_log_purge(layout, now, partial(_is_of_job, layout))
+    if plan.forgets:
+        layout.check_writable(plan.state, removes_rows=False)
     return sorted(plan.forgets)
 
 

@@ -128,6 +128,33 @@ def test_doctor_names_what_refuses_every_job(table: DeltaTable, s3_bucket: Bucke
     assert "P7D" in interval.detail
 
 
+#: By verb: what it says that it would do, of a table whose last job is given.
+PREVIEWS: dict[str, Callable[[DeltaTable, str], object]] = {
+    "restore": lambda table, job: table.restore(0),
+    "undo": lambda table, job: table.undo(job),
+    "purge": lambda table, job: table.purge(),
+    "retention": lambda table, job: table.set_retention(86_400),
+    "data root": lambda table, job: table.set_data_root("s3://elsewhere/scratch"),
+    "compact": lambda table, job: _refusal(table.compact()[0].reason),
+    "recover": lambda table, job: _refusal(table.plan_recovery(0)[0].detail),
+}
+
+
+def _refusal(said: str) -> None:
+    raise TableMismatchError(said)
+
+
+@pytest.mark.parametrize("verb", PREVIEWS)
+def test_preview_is_refused_where_the_verb_would_be(
+    table: DeltaTable, s3_bucket: Bucket, verb: str
+) -> None:
+    last = str(table.history(1)[0].job)
+    table.job(days(("1", 9)).schema).__enter__()  # It dies.
+    commit(s3_bucket, metadata(s3_bucket, {"delta.enableChangeDataFeed": "true"}))
+    with pytest.raises(TableMismatchError, match="changeDataFeed"):
+        PREVIEWS[verb](table, last)
+
+
 @pytest.mark.parametrize("versions", [(4, 7), (3, 8), (0, 2)])
 def test_a_protocol_of_another_version_is_refused(
     table: DeltaTable, s3_bucket: Bucket, versions: tuple[int, int]
