@@ -203,7 +203,8 @@ class ServiceLoadOperator(LoadOperator):
         self._mark = mark = _mark_of(load)
         with explained(load.table, load.run):
             if trigger_timeout(next_method, next_kwargs) is None:
-                with self._ending(mark):
+                # It may have waited for the job of an earlier attempt: nothing here says so.
+                with self._ending(mark, of_any_attempt=True):
                     return super().resume_execution(next_method, next_kwargs, context)
             if load.committer == NATIVE:
                 self._submitted = load.table, load.run
@@ -523,17 +524,22 @@ class ServiceLoadOperator(LoadOperator):
         self._s3a_load = s3a_load = S3ALoad.resumed(
             load.directories, load.run, policy_of(load), submitted
         )
-        with s3a_load.waited_for(), explained(load.table, load.run), self._ending(mark):
-            wait()
-        s3a_load.end()
+        try:
+            with s3a_load.waited_for(), explained(load.table, load.run), self._ending(mark):
+                wait()
+            s3a_load.end()
+        finally:
+            # A later deferral is not about this attempt, whose record it would change.
+            self._s3a_load = None
 
     @contextmanager
-    def _ending(self, mark: JobMark | None) -> Iterator[None]:
+    def _ending(self, mark: JobMark | None, of_any_attempt: bool = False) -> Iterator[None]:
         """Replace the error of a wait in the block if the job has not ended: the new one says so.
 
         It is also replaced if it cannot be found out whether the job has ended.
 
         :param mark: of the job.
+        :param of_any_attempt: the wait may have been for a job of another attempt of the load.
         """
         try:
             yield
@@ -542,7 +548,7 @@ class ServiceLoadOperator(LoadOperator):
         except Exception as error:
             try:
                 found = () if mark is None else self._unfinished(mark)
-                living = [job.id for job in found if job.mark == mark]
+                living = [job.id for job in found if of_any_attempt or job.mark == mark]
                 became = self._left(living, error)
             except Exception as unknown:
                 said = f"{error} Whether the job has ended could not be asked: {unknown}"

@@ -28,6 +28,7 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.errors import StoreRefusedError
 from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.format.job_spec import Mode
 from zero_rename.orchestration.s3a import load as s3a_load
 from zero_rename.s3a.hadoop.settings import (
     BINDING_PARQUET,
@@ -590,6 +591,30 @@ class TestDeferred:
         service.end()
         assert self.resumed(service, 2, again)["repeated"] is True
         assert rows(tables) == ["1"]
+
+    def test_what_a_followed_job_has_committed_stays_while_the_next_load_waits(
+        self, service: Service, tables: Tables
+    ) -> None:
+        """The task was cleared, for another committer."""
+        service.goes_on = True
+        first = operator(service, deferrable=True, mode="overwrite")
+        with pytest.raises(TaskDeferred):
+            run_task(first, context(first))
+        words: Any = {"mode": "overwrite", "committer": "zero_rename", "wait_for_other_runs": 3600}
+        cleared: Any = {"clear_number": 1, "max_tries": 3}
+        task = operator(service, deferrable=True, **words)
+        with pytest.raises(TaskDeferred) as follows:
+            run_task(task, context(task, 2, **cleared))
+        service.end()
+        tables.undecided(1, mode=Mode.REPLACE, idempotency_key="another")
+        again = operator(service, deferrable=True, **words)
+        its = context(again, 2, **cleared)
+        again.render_template_fields(its)
+        given = json.loads(json.dumps(follows.value.kwargs))
+        with pytest.raises(TaskDeferred) as waits:
+            again.load_completed(its, service.event(), **given)
+        assert waits.value.method_name == "wait_over"
+        assert states(tables) == [try_record.COMMITTED]
 
     def test_a_job_that_did_not_end_well(self, service: Service, tables: Tables) -> None:
         service.goes_on = True

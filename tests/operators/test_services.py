@@ -624,14 +624,18 @@ class TestDeferred:
             load()
         assert [job.state for job in service.jobs] == ["CANCELLED"]
 
+    @pytest.mark.parametrize("number", [1, 2])
     @one_service
     def test_task_whose_trigger_has_failed_says_that_its_job_goes_on(
-        self, service: Service
+        self, service: Service, number: int
     ) -> None:
+        """Also where the second attempt waits for the job of the first."""
         service.goes_on = True
-        self.deferred(service, 1)
+        for attempt in range(1, number + 1):
+            self.deferred(service, attempt)
+        assert len(service.jobs) == 1
         task = operator(service, deferrable=True)
-        ctx: Any = context(task)
+        ctx: Any = context(task, number)
         task.render_template_fields(ctx)
         failed: dict[str, Any] = {"error": "Trigger failure", "traceback": ["No module"]}
         said = r"has not ended, and goes on: the next attempt waits for it. Trigger failure"
