@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import FastRootGoneError, InvalidInputError, printable
+from ..committer.store.deletion import DENIED
 from ..committer.store.fast_root import is_fast
 from ..committer.store.requests import Head, ListedUpload, Step
 from ..committer.upkeep.purge import PurgeAction, PurgeEntry
 from ..committer.upkeep.recovery import Outcome, Recovered
+from ..committer.upkeep.unfinished import unfinished_where_failed
 from ..committer.upkeep.upload_selection import Name, NeededBy, Selection, UploadsPath, name_of
 from ..committer.upkeep.upload_sweep import SeenUpload, UploadSweep
 from ..s3a.recovery.leftovers import LeftoverJob
@@ -55,6 +57,14 @@ _OF_JOB = {
 }
 #: The action on uploads that no task committed, if it differs.
 _OF_UNCOMMITTED = {JobOutcome.WOULD_ROLL_FORWARD: PurgeAction.WOULD_ABORT}
+#: Outcomes of jobs of any committer after which something may have changed.
+_TOUCHED = frozenset(
+    {
+        *(Outcome.COMMITTED, Outcome.ABORTED, Outcome.FAILED),
+        *(JobOutcome.ROLLED_FORWARD, JobOutcome.ROLLED_BACK, JobOutcome.FILES_LEFT),
+        *(JobOutcome.FAILED, JobOutcome.UNKNOWN),
+    }
+)
 #: Outcomes that may change if maintenance is repeated.
 _REPEATED = (JobOutcome.FAILED, JobOutcome.UNKNOWN)
 #: An upload or record as the purge of a table reports it; an upload as a sweep reports it.
@@ -121,6 +131,11 @@ class PurgedEntry:
     action: PurgeAction
     reason: str
 
+    @property
+    def is_denied(self) -> bool:
+        """True if the store refused the action for want of a right: repeating does not help."""
+        return self.action is PurgeAction.FAILED and f"({DENIED}" in self.reason
+
 
 @dataclass(frozen=True)
 class SettledJob:
@@ -157,6 +172,12 @@ class PurgedDestination:
     def reported(self) -> list[PurgedEntry]:
         """At most a hundred of the entries: failed ones first, kept ones last."""
         return sorted(self.entries, key=lambda it: ORDER.index(it.action))[:MOST_ENTRIES]
+
+    @property
+    def has_begun(self) -> bool:
+        """True if a job was settled, or that was tried; or an upload or object is gone."""
+        acts = {PurgeAction.ABORTED, PurgeAction.REMOVED}
+        return any(it.outcome in _TOUCHED for it in self.jobs) or not acts.isdisjoint(self.counts)
 
     def add(self, some: Sequence[PurgedEntry]) -> None:
         for it in some:
@@ -203,6 +224,25 @@ def purge_destination(
         done.add(made)
         emit(made)
 
+    with unfinished_where_failed(lambda: order.apply and done.has_begun):
+        _purge(table, place, order, done, now, seen)
+    return done
+
+
+def _purge(
+    table: Table,
+    place: Destination,
+    order: PurgeOrder,
+    done: PurgedDestination,
+    now: float,
+    seen: Callable[[Iterable[_Entry]], None],
+) -> None:
+    """Recover the jobs of a destination, then abort uploads, and remove what nothing needs.
+
+    :param done: gets the outcomes of jobs and the counts.
+    :param now: the time by the store's clock.
+    :param seen: called with what became of uploads and records.
+    """
     told: dict[Name, NeededBy] = {}
     left_alone: list[LeftoverJob] = []
     # Uploads may be all that shows a job of a staging committer.
@@ -225,7 +265,7 @@ def purge_destination(
         )
         done.jobs += map(_of_ours, report.recovered)
         seen(it for it in report.entries if (it.key, it.upload_id) not in told)
-        return done
+        return
     if place.is_delta:
         delta = delta_at(table)
         settled = settle_delta(delta, order.patience, order.jobs, order.apply)
@@ -252,7 +292,6 @@ def purge_destination(
             sweep(prefix)
         except FastRootGoneError as error:
             logger.warning("Uploads there were not purged: %s", error)
-    return done
 
 
 def _doomed(it: SeenUpload, would: Mapping[str, str]) -> SeenUpload:
@@ -325,7 +364,7 @@ def _of_s3a(job: RecoveredJob) -> SettledJob:
         str(job.outcome),
         f"{job.reason} ({job.state}: {job.state_reason})",
         is_unsettled=is_unsettled,
-        is_lasting=is_unsettled and job.outcome not in _REPEATED,
+        is_lasting=is_unsettled and (job.lasting or job.outcome not in _REPEATED),
     )
 
 

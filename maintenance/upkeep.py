@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError, escaped
+from ..committer.store.deletion import DENIED
 from ..committer.upkeep.purge import PurgeAction
 from ..committer.upkeep.recovery import is_lasting
 from ..committer.upkeep.verify import Finding, FindingKind
@@ -186,8 +187,9 @@ def _purge(table: Table, place: Destination, order: PurgeOrder, done: Upkeep) ->
     done.uploads = {str(action): number for action, number in report.counts.items()}
     for it in report.jobs:
         _sort(it, done)
-    failed = [it for it in report.reported if it.action is PurgeAction.FAILED]
-    done.again += [f"{escaped(it.key)}: {escaped(it.reason)}" for it in failed]
+    for it in (it for it in report.reported if it.action is PurgeAction.FAILED):
+        told = done.person if it.is_denied else done.again
+        told.append(f"{escaped(it.key)}: {escaped(it.reason)}")
 
 
 def _gc(table: Table, done: Upkeep, apply: bool) -> None:
@@ -195,7 +197,9 @@ def _gc(table: Table, done: Upkeep, apply: bool) -> None:
     counts = {"folded": report.folded, "condensed": report.condensed, "removed": report.removed}
     prefix = "" if apply else "would-be-"
     done.records = {f"{prefix}{name}": number for name, number in counts.items() if number}
-    done.again += [f"{escaped(key)}: {cause}" for key, cause in report.failed.items()]
+    for key, cause in report.failed.items():
+        told = done.person if cause.startswith(DENIED) else done.again
+        told.append(f"{escaped(key)}: it could not be removed ({cause})")
 
 
 def _sort(job: SettledJob, done: Upkeep) -> None:

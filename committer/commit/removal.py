@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import UnfinishedCommitError
 from ..format.layout import job_in_key
 from ..format.records.partition_decision import StoredFile
-from ..store.deletion import remove
+from ..store.deletion import denial, remove
 from ..store.requests import Absent, All, Head, Step
 from .state.context import Context
 
@@ -31,7 +31,7 @@ def remove_listed(context: Context, removals: tuple[StoredFile, ...]) -> Step[No
             key=key,
             remedy="Finish it when the store allows deletes: "
             f"zero-rename recover {context.root.url} --apply",
-        )
+        ) from denial(key, cause)
 
 
 def _unchanged(removals: tuple[StoredFile, ...]) -> Step[tuple[StoredFile, ...]]:

@@ -13,6 +13,8 @@ from .requests import AbortUpload, All, DeleteMany, Done, ListedUpload, Refused,
 _ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
 #: Most keys of DeleteObjects.
 _AT_ONCE = 1000
+#: Code of a refusal for want of a right. Another try is refused, too, until somebody grants it.
+DENIED = "AccessDenied"
 #: The object is missing already, or no longer the one that was listed: there is nothing to remove.
 _NO_FAILURES = ("NoSuchKey", "PreconditionFailed")
 
@@ -51,6 +53,21 @@ def _remove_at_once(chunk: tuple[tuple[str, str | None], ...]) -> Step[Mapping[s
             break
         chunk = tuple(item for item in chunk if item[0] in failed)
     return failed
+
+
+def denial(key: str, cause: str) -> StoreRefusedError | None:
+    """Build the error of a removal that was refused for want of a right; ``None``: of another one.
+
+    :param cause: as :func:`remove` returns it.
+    """
+    if not cause.startswith(DENIED):
+        return None
+    return StoreRefusedError(
+        f"The store does not let these credentials remove this object ({cause}).",
+        lacks_right=True,
+        key=key,
+        remedy="Grant s3:DeleteObject, and see the bucket's policy and retention (Object Lock).",
+    )
 
 
 def abort_until_gone(
@@ -94,7 +111,9 @@ def _abort(upload: ListedUpload) -> Step[str]:
     """
     try:
         answer = yield from AbortUpload(upload.key, upload.upload_id)
-    except (StoreRefusedError, StoreUnreachableError) as error:
+    except StoreRefusedError as error:
+        return f"{DENIED}: {error.message}" if error.lacks_right else error.message
+    except StoreUnreachableError as error:
         return error.message
     if isinstance(answer, Done):
         return ""

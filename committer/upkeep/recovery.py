@@ -24,7 +24,9 @@ from ..errors import (
     InvalidInputError,
     StoreRefusedError,
     StoreUnfitError,
+    UnfinishedAbortError,
     UnfinishedCommitError,
+    UnfinishedUpkeepError,
     ZeroRenameError,
     counted,
 )
@@ -70,7 +72,10 @@ class Recovered:
 
 def is_lasting(error: ZeroRenameError) -> bool:
     """Return whether a retry would fail with the same error. Failures of the store, and conflicts
-    with other jobs, may pass."""
+    with other jobs, may pass. An error about unfinished work is as lasting as its cause."""
+    unfinished = UnfinishedUpkeepError | UnfinishedCommitError | UnfinishedAbortError
+    if isinstance(error, unfinished) and isinstance(error.__cause__, ZeroRenameError):
+        return is_lasting(error.__cause__)
     return isinstance(error, DamagedError | InvalidInputError | StoreRefusedError | StoreUnfitError)
 
 

@@ -9,7 +9,7 @@ what to do.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -54,17 +54,18 @@ def unless_begun(step: Step[T]) -> Step[T]:
 
 
 @contextmanager
-def unfinished_where_failed() -> Iterator[None]:
+def unfinished_where_failed(begun: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """Report every failure of the store in the block as unfinished: its first request may already
     have changed something.
 
+    :param begun: returns whether something may have been changed by the time of the failure.
     :raises UnfinishedUpkeepError: in place of the store's error.
     """
     try:
         yield
-    except FastRootGoneError:
-        raise
     except (StoreRefusedError, StoreUnreachableError) as error:
+        if isinstance(error, FastRootGoneError) or not begun():
+            raise
         raise _unfinished(error) from error
 
 

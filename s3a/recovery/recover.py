@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ...committer.errors import (
@@ -22,6 +22,7 @@ from ...committer.errors import (
 from ...committer.format.job_spec import NOBODY, Owner
 from ...committer.format.layout import TableRoot
 from ...committer.store.requests import Step
+from ...committer.upkeep.recovery import is_lasting
 from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import forget_try, open_tries
 from ..runs.rivals import is_at_work, said_of
@@ -89,6 +90,7 @@ class RecoveredJob:
         job's.
     :param marker: the outcome of its ``_SUCCESS``.
     :param silent_for: seconds since its last activity, by the store's clock.
+    :param lasting: it failed, and will fail again until an operator acts.
     """
 
     job: str
@@ -113,6 +115,7 @@ class RecoveredJob:
     marker: str | None = None
     silent_for: float = 0.0
     owner: Owner = field(default=NOBODY)
+    lasting: bool = False
 
 
 _Judged = Sequence[tuple[LeftoverJob, Judgement]]
@@ -218,7 +221,7 @@ def _settled(case: Case) -> Step[RecoveredJob]:
     except OutcomeUnknownError as error:
         return _result(case, JobOutcome.UNKNOWN, str(error))
     except ZeroRenameError as error:
-        return _result(case, JobOutcome.FAILED, str(error))
+        return replace(_result(case, JobOutcome.FAILED, str(error)), lasting=is_lasting(error))
 
 
 def _unless_it_acts(case: Case) -> tuple[JobOutcome | None, str]:

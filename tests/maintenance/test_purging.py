@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,16 @@ from support.memory_store import ManualClock, MemoryStore
 from support.protocol import SCHEMA, memory_table
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, StagingJob, World, a_try
 from zero_rename.committer import InvalidInputError, JobSpec, Table
+from zero_rename.committer.errors import (
+    RefusedError,
+    StoreRefusedError,
+    UnfinishedUpkeepError,
+    ZeroRenameError,
+)
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.requests import CreateUpload, Put
 from zero_rename.committer.upkeep.purge import PurgeAction
+from zero_rename.committer.upkeep.recovery import is_lasting
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.maintenance.destinations import (
     Destination,
@@ -53,6 +61,15 @@ def dead_in_its_commit(store: MemoryStore, root: TableRoot = ROOT, **given: Any)
     job.task(1)
     job.complete(job.files[0])
     return job
+
+
+def load_half(store: MemoryStore) -> None:
+    """A job of this package whose process died before its commit."""
+    table = memory_table(store, ROOT.url)
+    opened = table.open_job(JobSpec(SCHEMA, partition_by=("day",)))
+    writer = table.task_writer(opened, 0, 0)
+    writer.write(pa.table({"value": [2], "day": [2]}, schema=SCHEMA))
+    writer.close()
 
 
 def purged(store: MemoryStore, root: TableRoot = ROOT, **order: Any) -> PurgedDestination:
@@ -235,12 +252,8 @@ class TestTables:
     def test_jobs_of_both_committers_are_settled(
         self, store: MemoryStore, clock: ManualClock
     ) -> None:
-        table = memory_table(store, ROOT.url)
-        load(table, 1)
-        opened = table.open_job(JobSpec(SCHEMA, partition_by=("day",)))
-        writer = table.task_writer(opened, 0, 0)
-        writer.write(pa.table({"value": [2], "day": [2]}, schema=SCHEMA))
-        writer.close()
+        load(memory_table(store, ROOT.url), 1)
+        load_half(store)
         magic(store).task(1)
         clock.advance(2 * DAY)
         done = purged(store)
@@ -249,6 +262,42 @@ class TestTables:
             ("zero_rename", "aborted"),
         }
         assert store.upload_keys() == []
+
+    def test_purge_that_the_store_fails_midway_is_refused_only_if_nothing_has_changed(
+        self, store: MemoryStore, clock: ManualClock
+    ) -> None:
+        load(memory_table(store, ROOT.url), 1)
+        magic(store).task(1)
+        load_half(store)
+        clock.advance(2 * DAY)
+        ends: list[ZeroRenameError] = []
+        for requests in range(10_000):
+            now, left = store.copy(), requests
+            table = memory_table(now, ROOT.url)
+            place = table.run(destination_at(ROOT))
+
+            def expired(request: Any, apply: Callable[[Any], Any]) -> Any:
+                nonlocal left
+                if (left := left - 1) >= 0:
+                    return apply(request)
+                raise StoreRefusedError("The session has expired.", lacks_right=True)
+
+            table.driver.fault = expired  # type: ignore[attr-defined]
+            order = PurgeOrder(apply=True, foreign_age=DAY, s3a_patience=DAY)
+            try:
+                done = purge_destination(table, place, order)
+            except ZeroRenameError as error:
+                ends.append(error)
+            else:
+                failed = [it for it in done.jobs if it.is_unsettled]
+                assert all(it.is_lasting for it in failed)
+                if not failed:
+                    break
+                continue
+            assert is_lasting(ends[-1])
+            if isinstance(ends[-1], RefusedError):
+                assert (now.objects, now.uploads) == (store.objects, store.uploads)
+        assert {type(it) for it in ends} == {StoreRefusedError, UnfinishedUpkeepError}
 
     def test_mistyped_job_is_refused_before_a_job_of_hadoops_is_recovered(
         self, store: MemoryStore, clock: ManualClock

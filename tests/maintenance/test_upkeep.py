@@ -5,13 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from support.day_rows import load
-from support.memory_store import MemoryStore
+from support.faults import on
+from support.memory_store import Fault, ManualClock, MemoryStore
 from support.old_records import gc_of_all
 from support.protocol import memory_table
-from support.s3a_jobs import ROOT
+from support.s3a_jobs import ROOT, MagicJob
 from zero_rename.committer import GcReport, JobSpec, Table
+from zero_rename.committer.errors import StoreRefusedError, UnfinishedCommitError
+from zero_rename.committer.store.requests import (
+    AbortUpload,
+    CreateUpload,
+    Deleted,
+    DeleteMany,
+    Put,
+    Unknown,
+)
 from zero_rename.maintenance.destinations import Destination, destination_at, destinations_in
 from zero_rename.maintenance.purging import PurgeOrder
 from zero_rename.maintenance.upkeep import as_markdown, look_after
@@ -65,3 +76,71 @@ def test_table_whose_record_is_gone_needs_a_person_and_is_not_passed_over() -> N
         done = look_after(table, place, PurgeOrder(apply=True, foreign_age=DAY))
         assert done.kind == "table"
         assert any("table.json is gone" in why for why in done.person)
+
+
+DENIED = StoreRefusedError("The credentials lack a right.", lacks_right=True)
+
+
+def old(store: MemoryStore, url: str) -> Table:
+    """A table with an upload of a closed job, and an old record."""
+    table = memory_table(store, url)
+    load(table, 1)
+    (file,) = table.files()
+    store.apply(CreateUpload(file.key.replace("-0000.parquet", "-0009.parquet")))
+    store.apply(Put(f"{table.root.failures_prefix}run.json", b"{}"))
+    assert isinstance(store.clock, ManualClock)
+    store.clock.advance(30 * DAY)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("fault", "part"),
+    [
+        (on(AbortUpload, DENIED), "lack a right"),
+        (on(DeleteMany, Deleted({f"{ROOT.failures_prefix}run.json": "AccessDenied"})), "run.json"),
+    ],
+    ids=["abort", "removal"],
+)
+def test_right_that_is_missing_needs_a_person(fault: Fault, part: str) -> None:
+    table = old(MemoryStore(), ROOT.url)
+    table.driver.fault = fault  # type: ignore[attr-defined]
+    done = look_after(table, table.run(destination_at(ROOT)), PurgeOrder(apply=True))
+    assert done.again == []
+    assert done.person
+    assert all(part in why for why in done.person)
+
+
+def test_files_that_nobody_may_delete_need_a_person() -> None:
+    store = MemoryStore()
+    table = memory_table(store, ROOT.url)
+    load(table, 1)
+    (file,) = table.files()
+    table.driver.fault = on(DeleteMany, Deleted({file.key: "AccessDenied"}))  # type: ignore[attr-defined]
+    with pytest.raises(UnfinishedCommitError):
+        load(table, 2, mode="replace")
+    done = look_after(table, table.run(destination_at(ROOT)), PurgeOrder(apply=True))
+    assert done.jobs == {"failed": 1}
+    assert done.again == []
+    assert "AccessDenied" in done.person[0]
+
+
+def test_store_that_is_too_busy_is_asked_again_by_the_next_run() -> None:
+    table = old(MemoryStore(), ROOT.url)
+    table.driver.fault = on(AbortUpload, Unknown("503 SlowDown"))  # type: ignore[attr-defined]
+    done = look_after(table, table.run(destination_at(ROOT)), PurgeOrder(apply=True))
+    assert done.person == []
+    assert "503 SlowDown" in done.again[0]
+
+
+def test_job_of_hadoops_that_lacks_a_right_needs_a_person() -> None:
+    store = MemoryStore()
+    table = memory_table(store, ROOT.url)
+    MagicJob(table.driver.perform, ROOT).begin().task(1)
+    assert isinstance(store.clock, ManualClock)
+    store.clock.advance(2 * DAY)
+    table.driver.fault = on(AbortUpload, DENIED)  # type: ignore[attr-defined]
+    place = table.run(destination_at(ROOT))
+    done = look_after(table, place, PurgeOrder(apply=True, s3a_patience=DAY))
+    assert done.jobs == {"failed": 1}
+    assert done.again == []
+    assert done.person
