@@ -45,6 +45,7 @@ class Recomputing:
     :param lost: also check that the files are there.
     :param narrow: if only some of a run's partitions are needed, let it make only these.
     :param code_versions: by table's root, the present version of its program's code.
+    :param may_be_empty: targets may hold no rows: then they are not stale.
     """
 
     hook: ZeroRenameHook
@@ -55,6 +56,7 @@ class Recomputing:
     lost: bool = False
     narrow: bool = True
     code_versions: Mapping[str, str] = field(default_factory=dict)
+    may_be_empty: bool = False
 
     def begin(self, targets: Iterable[str]) -> Recomputed:
         return Recomputed(tuple(targets), time.time() + self.seconds)
@@ -91,7 +93,8 @@ class Recomputing:
         # still finds stale.
         started = self._started(api, progress)
         # A job that was run again may have left a target empty.
-        how = (self.lost, self.narrow, self.code_versions, bool(progress.layers))
+        may_be_empty = self.may_be_empty or bool(progress.layers)
+        how = (self.lost, self.narrow, self.code_versions, may_be_empty)
         made = plan_for(self.hook, progress.targets, *how)
         found = made.plan
         if not progress.layers or found.refused:

@@ -80,10 +80,11 @@ def see_to_stale(sensor: Any, context: Context, report: Mapping[str, Any]) -> bo
     with final_where_refused():
         refuse_hadoops(hook, targets, _WITHOUT_INPUTS)
     if sensor.on_stale == "recompute":
-        return bool(make_again(sensor, context, targets, sensor.poke_interval).layers)
+        return bool(make_ready_again(sensor, context, targets).layers)
     with final_where_refused():
         versions = versions_by_root(hook, sensor.code_versions)
-        found = look_up(targets, hook.get_conn(), code_versions=versions)
+        # A later job may have emptied what the job of the report has loaded.
+        found = look_up(targets, hook.get_conn(), code_versions=versions, may_be_empty=True)
     wrong = [it for it in found.partitions() if it.state in WRONG]
     if not wrong:
         return False
@@ -93,6 +94,18 @@ def see_to_stale(sensor: Any, context: Context, report: Mapping[str, Any]) -> bo
         f"{counted(len(wrong), 'partition')} of {table} not as the inputs are: {told}{more}. "
         f"Say what is to be run again: zero-rename lineage plan {table}"
     )
+
+
+def make_ready_again(
+    sensor: Any, context: Context, of: list[str] | Mapping[str, Any]
+) -> Recomputed:
+    """Run jobs again until the partitions that a sensor has waited for match their inputs.
+
+    A partition that is empty by now is left out.
+
+    :param of: as for :func:`make_again`.
+    """
+    return make_again(sensor, context, of, sensor.poke_interval, may_be_empty=True)
 
 
 def make_again(

@@ -52,7 +52,7 @@ from ..orchestration.table_names import check_table_name
 from ..orchestration.templates import check_named, is_known
 from ..provider.compat import asks_states, states_of_tasks, trigger_timeout
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.staleness import check_on_stale, make_again, see_to_stale
+from ..provider.staleness import check_on_stale, make_ready_again, see_to_stale
 from ..provider.task_arguments import TaskArguments
 from ..provider.task_context import map_index_of, resolve_partitions, task_run
 from ..provider.triggers import SuccessManifestTrigger
@@ -292,7 +292,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         self, context: Context, event: object = None, *, progress: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         """Go on with a recompute after a wait in the triggerer; then poll once more."""
-        make_again(self, context, progress, self.poke_interval)
+        make_ready_again(self, context, progress)
         return self.poke(context).xcom_value
 
     def _polled(self, context: Context) -> Any:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from support.airflow import Connect, Tables
+from support.airflow import Connect, Tables, run_task, task_context
 from zero_rename.committer.commit.narrowed_run import Left, leave_narrowing, read_narrowing
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.layout import new_write_id
@@ -22,6 +22,7 @@ from zero_rename.provider import airflow_api
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.provider.recomputed import Recomputed
 from zero_rename.provider.recomputing import Recomputing
+from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 from airflow.sdk.exceptions import AirflowFailException  # isort: skip
 
@@ -203,6 +204,16 @@ def test_a_clear_whose_answer_is_lost_goes_by_the_plan(lake: Lake, asked: str, s
     lake.api.clears = 2
     lake.load()
     assert lake.versions() == {"day=1": 3, "day=2": second + 1}
+
+
+def test_sensor_that_recomputes_passes_a_partition_of_its_job_that_was_emptied(lake: Lake) -> None:
+    table = lake.tables.table()
+    job = table.job_of_key(ONCE)
+    table.delete([("day", "==", 1)])
+    given: Any = {"table": lake.tables.url(), "job": job, "on_stale": "recompute"}
+    task = SuccessManifestSensor(task_id="wait", poke_interval=0.05, timeout=60, **given)
+    assert run_task(task, task_context(task))["rows"] == 4
+    assert lake.api.clears == 0
 
 
 def test_plan_of_a_planner_that_began_again_is_ended_with_the_task_that_fails(lake: Lake) -> None:

@@ -134,6 +134,13 @@ class TestHere:
         tables.table().delete([("day", "==", 1)])
         assert run(sensor(tables, partitions=["day=1"], on_stale="fail"))["rows"] == 0
 
+    def test_partition_of_a_job_that_a_later_one_has_emptied_is_not_stale(
+        self, tables: Tables
+    ) -> None:
+        job = tables.load(1, 2).job
+        tables.table().delete([("day", "==", 1)])
+        assert run(sensor(tables, job=job, on_stale="fail"))["rows"] == 4
+
     @pytest.mark.parametrize(
         ("wanted", "said"),
         [({"min_rows": 10}, "min_rows"), ({"min_files": 2}, "fewer than the 2 files asked for")],
