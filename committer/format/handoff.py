@@ -349,8 +349,9 @@ def _too_long(name: str, size: int, value: Any) -> InvalidInputError:
     if isinstance(value, tuple):
         what = f" with its {len(value):,} partitions"
         remedy = (
-            "Spread the partitions over several tasks; or submit with partition='*' and let the "
-            "application name them itself, by save(partitions=[...])."
+            "Spread the partitions over several tasks, in Dagster over several runs "
+            "(BackfillPolicy.multi_run(…)); or submit with partition='*' and let the application "
+            "name them itself, by save(partitions=[...])."
         )
     return InvalidInputError(
         f"The environment variable {name} would have {size:,} bytes{what}, and an operating "

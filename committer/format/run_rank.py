@@ -7,9 +7,11 @@ user's own. Otherwise the time at which the job opened counts.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -23,6 +25,11 @@ from .layout import UNPARTITIONED, job_began
 #: From here on, not every whole number has a float of its own.
 _GREATEST = 2**53
 _NUMBER = re.compile(r"[+-]?[0-9]{1,16}(\.[0-9]{1,9})?")
+#: Length in characters from which the text of ranks is compressed: a variable of a process holds
+#: 128 KiB, and the names of the partitions, in a variable of their own, are half as long.
+_LONG = 64 * 1024
+#: Beginning of a compressed text; and the longest text that is decompressed.
+_COMPRESSED, _LONGEST = "zlib:", 64 * 1024 * 1024
 _WANTED = "a number below 2^53, or a date or time as 2013-01-02 or 2013-01-02T06:00:00+00:00"
 
 
@@ -197,10 +204,12 @@ class RunRanks:
         :raises ValueError: the text is neither; the message says what a rank looks like.
         """
         try:
+            if text.startswith(_COMPRESSED):
+                text = _decompressed(text)
             if not text.lstrip().startswith("{"):
                 return RunRanks.of(text)
             return RunRanks({name: rank_from_json(it) for name, it in json.loads(text).items()})
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, RecursionError, zlib.error) as error:
             raise ValueError(f"is {_WANTED}") from error
 
     def rank(self, partition: str) -> RunRank | None:
@@ -225,7 +234,25 @@ class RunRanks:
 
     def __str__(self) -> str:
         said = {name: rank_to_json(it) for name, it in self.by_partition.items()}
-        return json.dumps(said, separators=(",", ":"), sort_keys=True)
+        text = json.dumps(said, separators=(",", ":"), sort_keys=True)
+        if len(text) < _LONG:
+            return text
+        packed = base64.urlsafe_b64encode(zlib.compress(text.encode(), 9))
+        return f"{_COMPRESSED}{packed.decode()}"
+
+
+def _decompressed(text: str) -> str:
+    """Return the JSON of a compressed text.
+
+    :raises ValueError: the text is not compressed, or too long.
+    :raises zlib.error: the same.
+    """
+    packed = base64.urlsafe_b64decode(text.removeprefix(_COMPRESSED))
+    inflating = zlib.decompressobj()
+    found = inflating.decompress(packed, _LONGEST)
+    if not inflating.eof:
+        raise ValueError("is longer than any ranks")
+    return found.decode()
 
 
 def rank_in(ranks: RunRanks | None, partition: str, job: str) -> RunRank | None:

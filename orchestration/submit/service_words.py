@@ -157,8 +157,9 @@ def _check_length(what: str, text: str, longest: int) -> None:
         raise InvalidInputError(
             f"With what the application is told, {what} would have {len(text):,} characters, and "
             f"the service takes {longest:,}; nothing was submitted.",
-            remedy="Spread the partitions over several tasks; or submit with partition='*' and let "
-            "the application name them itself, by save(partitions=[...]).",
+            remedy="Spread the partitions over several tasks, in Dagster over several runs "
+            "(BackfillPolicy.multi_run(…)); or submit with partition='*' and let the application "
+            "name them itself, by save(partitions=[...]).",
         )
 
 

@@ -285,6 +285,18 @@ class TestALongList:
         assert "ZERO_RENAME_PARTITIONS" in str(caught.value)
         assert "partition='*'" in str(caught.value.remedy)
 
+    def test_ranks_of_as_many_partitions_fit(self) -> None:
+        """Dagster gives each partition a rank of its own."""
+        names = tuple(f"year=2013/month={n % 12}/day={n}" for n in range(3900))
+        said = {name: RunRank(1.4e9 + 3600.0 * n, 1.7e9 + 1 / 3) for n, name in enumerate(names)}
+        told = Handoff(partitions=names, run_rank=RunRanks(said))
+        assert Handoff.decode(told.encode()) == told
+
+    @pytest.mark.parametrize("text", ["zlib:", "zlib:eA==", "zlib:!", "zlib:eNoDAAAAAAE="])
+    def test_damaged_ranks_are_refused(self, text: str) -> None:
+        with pytest.raises(InvalidInputError, match="ZERO_RENAME_RUN_RANK is a number"):
+            Handoff.decode({"ZERO_RENAME_RUN_RANK": text})
+
     def test_other_values_are_to_be_shortened(self) -> None:
         with pytest.raises(
             InvalidInputError, match="ZERO_RENAME_IDEMPOTENCY_KEY would have"
