@@ -22,7 +22,6 @@ from ...committer.errors import (
 from ...committer.format.job_spec import NOBODY, Owner
 from ...committer.format.layout import TableRoot
 from ...committer.store.requests import Step
-from ...committer.upkeep.recovery import is_lasting
 from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import forget_try, open_tries
 from ..runs.rivals import is_at_work, said_of
@@ -221,6 +220,9 @@ def _settled(case: Case) -> Step[RecoveredJob]:
     except OutcomeUnknownError as error:
         return _result(case, JobOutcome.UNKNOWN, str(error))
     except ZeroRenameError as error:
+        # Imported on use: processes that only parse DAG files need not load it.
+        from ...committer.upkeep.recovery import is_lasting
+
         return replace(_result(case, JobOutcome.FAILED, str(error)), lasting=is_lasting(error))
 
 
