@@ -11,6 +11,7 @@ from ..committer.format.run_rank import RunRank, RunRanks
 from ..orchestration.runs.arguments import read_index
 from ..orchestration.runs.partitions import check_partition, dated_partition, listed_partitions
 from ..orchestration.runs.task_run import TaskRun
+from .assets.outlets import is_cut_key
 
 #: Argument for jobs that write any partitions that their rows have, and for unpartitioned tables.
 ANY = "*"
@@ -114,16 +115,33 @@ def resolve_partitions(
     :raises InvalidInputError: nothing gives the partition; the message says what to give.
     """
     if partition is not None:
-        return _named(partition)
+        return refuse_cut_key(context, _named(partition))
     key = context.get("partition_key")
     date = context.get("partition_date") if key else context.get("data_interval_start")
     if key and "=" in key:
-        return (check_partition(key),)
+        return refuse_cut_key(context, (check_partition(key),))
     if partition_format is not None and date is not None:
         if not key:
             _check_logical_date(context)
         return (dated_partition(date, partition_format, timezone),)
     raise InvalidInputError(_missing(key, date, partition_format), remedy=_REMEDY)
+
+
+def refuse_cut_key(context: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return partitions, unless one of them is the run's partition key and that was cut.
+
+    :raises InvalidInputError: no partition has such a name: a load would write another one than the
+        one whose event has started the run.
+    """
+    key = str(context.get("partition_key") or "")
+    if is_cut_key(key) and key in names:
+        raise InvalidInputError(
+            f"The run's partition key {key!r} is longer than Airflow allows and was cut, so it is "
+            "no partition. Nothing was read or written.",
+            remedy="Give partition= the whole path: an event of a load has it as "
+            "extra['partition'], and triggering_asset_events has the event.",
+        )
+    return names
 
 
 def run_rank(context: Mapping[str, Any], given: object | None) -> RunRanks | None:

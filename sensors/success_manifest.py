@@ -54,7 +54,7 @@ from ..provider.compat import asks_states, states_of_tasks, trigger_timeout
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.staleness import check_on_stale, make_ready_again, see_to_stale
 from ..provider.task_arguments import TaskArguments
-from ..provider.task_context import map_index_of, resolve_partitions, task_run
+from ..provider.task_context import map_index_of, refuse_cut_key, resolve_partitions, task_run
 from ..provider.triggers import SuccessManifestTrigger
 from ..s3a.hadoop.settings import NATIVE
 
@@ -429,7 +429,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
             idempotency_key = idempotency_key_of(run.dag_id, run.run_id, upstream, index)
         names = self._partitions()
         if names is not None:
-            names = tuple(map(check_partition, names))
+            names = refuse_cut_key(known, tuple(map(check_partition, names)))
         elif self.partition_format is not None:
             names = resolve_partitions(known, None, self.partition_format, self.partition_timezone)
         query = self._query_of(table, idempotency_key, names, lambda value: value is not None)

@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 #: The most characters of a partition key: the width of Airflow's column
 #: (``airflow.models.base.ID_LEN``).
 _LONGEST = 250
+#: End of a key that was cut.
+_CUT = re.compile(r"-[0-9a-f]{16}", re.ASCII)
 #: The most events of one load: Airflow records them one by one in the request that ends the task.
 MOST_EVENTS = 1000
 #: The most characters of an asset's URI, and of an alias's name
@@ -175,6 +177,11 @@ def partition_key(partition: str) -> str:
     SHA-256. The event's ``partition`` always has the whole path.
     """
     return partition if len(partition) <= _LONGEST else _digested(partition, _LONGEST)
+
+
+def is_cut_key(key: str) -> bool:
+    """Return whether :func:`partition_key` has cut a path, so that the key is no partition."""
+    return len(key) == _LONGEST and _CUT.fullmatch(key[-17:]) is not None
 
 
 class _ExtraByKey(set[str]):

@@ -10,6 +10,7 @@ import pendulum
 import pytest
 
 from zero_rename.committer import InvalidInputError
+from zero_rename.provider.assets.outlets import partition_key
 from zero_rename.provider.task_context import resolve_partitions, task_run
 
 DAY = "year=%Y/month=%-m/day=%-d"
@@ -41,6 +42,17 @@ def test_where_the_partition_comes_from(
     context: dict[str, Any], partition: Any, partition_format: str | None, expected: Any
 ) -> None:
     assert resolve_partitions(context, partition, partition_format) == expected
+
+
+@pytest.mark.parametrize("partition", [None, partition_key(f"url={'a' * 300}")])
+def test_partition_key_that_was_cut_is_no_partition(partition: str | None) -> None:
+    """A load wrote another partition than the one whose event had started its run."""
+    key = partition_key(f"url={'a' * 300}")
+    with pytest.raises(InvalidInputError, match="was cut") as caught:
+        resolve_partitions({"partition_key": key}, partition, None)
+    assert "extra['partition']" in str(caught.value)
+    whole = f"url={'a' * 246}"
+    assert resolve_partitions({"partition_key": partition_key(whole)}, None, None) == (whole,)
 
 
 def test_the_date_is_taken_in_the_time_zone_asked_for() -> None:

@@ -24,6 +24,7 @@ from zero_rename.committer import InvalidInputError, StoreUnreachableError, Unfi
 from zero_rename.committer.format.records.success_marker import success_data
 from zero_rename.orchestration.job_query import JobQuery
 from zero_rename.orchestration.partitions_query import table_query
+from zero_rename.provider.assets.outlets import partition_key
 from zero_rename.provider.triggers import SuccessManifestTrigger
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
@@ -85,6 +86,11 @@ class TestHere:
             run(sensor(tables, partition="day=1", newer_than_version=version))
         found = run(sensor(tables, partition="day=1", newer_than_version=version - 1))
         assert (found["job"], found["version"]) == (last.job, version)
+
+    def test_partition_key_that_was_cut_is_not_waited_for(self, tables: Tables) -> None:
+        key = partition_key(f"url={'a' * 300}")
+        with pytest.raises(AirflowFailException, match="was cut, so it is no partition"):
+            run(sensor(tables, partitions=["{{ partition_key }}"]), partition_key=key)
 
     def test_mere_existence_times_out(self, tables: Tables) -> None:
         tables.load(1)
