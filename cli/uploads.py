@@ -174,7 +174,7 @@ class _UploadPrinter:
         from ..s3a.recovery.living import LivingJobs
 
         place: UploadsPath = UploadsPath.parse(path)
-        spared = LivingJobs(place.bucket)
+        spared = LivingJobs(place.bucket, within=place.prefix.rstrip("/"))
         with self._progress() as (bar, task):
 
             def emit(page: Sequence[SeenUpload]) -> None:

@@ -322,7 +322,7 @@ class _Spared:
         self._told = told
         self._left_alone = left_alone
         self._now = now
-        self._living = LivingJobs(place.root.bucket, order.recovery)
+        self._living = LivingJobs(place.root.bucket, order.recovery, place.root.prefix)
 
     def __call__(self, uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, NeededBy]]:
         needed: dict[Name, NeededBy] = {}

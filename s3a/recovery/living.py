@@ -28,11 +28,14 @@ class LivingJobs:
     """The jobs at work in a bucket, read again for each page of uploads.
 
     :param options: how liveness is judged, and the folder of the staging committers.
+    :param within: the folder that is swept, without a slash at its end. Credentials with rights
+        only there may not list the folders around it. Then those count as without jobs.
     """
 
-    def __init__(self, bucket: str, options: RecoveryOptions = REPORT) -> None:
+    def __init__(self, bucket: str, options: RecoveryOptions = REPORT, within: str = "") -> None:
         self._bucket = bucket
         self._options = options
+        self._within = within
 
     def __call__(self, uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, NeededBy]]:
         """Find the uploads that a living job may complete, each with the reason.
@@ -40,8 +43,8 @@ class LivingJobs:
         Called after the uploads were listed: a run that begins in between has none among them.
         """
         folders = sorted({folder for upload in uploads for folder in folders_of(upload.key)})
-        roots = [TableRoot(self._bucket, folder) for folder in folders]
-        tries = dict(zip(folders, (yield from All(tuple(map(open_tries, roots)))), strict=True))
+        asked = tuple(map(self._tries_of, folders))
+        tries = dict(zip(folders, (yield from All(asked)), strict=True))
         spared: dict[Name, NeededBy] = {}
         for upload in uploads:
             folders = folders_of(upload.key)
@@ -73,7 +76,7 @@ class LivingJobs:
         """
         prefixes = sorted({prefix for upload in uploads for prefix in _prefixes_of(upload.key)})
         # One request for each folder, and more only if there is a magic tree in it.
-        pages = yield from All(tuple(map(_trees_in, prefixes)))
+        pages = yield from All(tuple(map(self._trees_in, prefixes)))
         there = [it for it, page in zip(prefixes, pages, strict=True) if page and page.objects]
         now = max((page.date for page in pages if page), default=0.0)
         jobs, _ = yield from magic_jobs([f"{prefix}{MAGIC_JOB}" for prefix in there])
@@ -88,6 +91,24 @@ class LivingJobs:
         judged = [(job, judge(job, now, known, self._options)) for job in jobs]
         return [(job, it.reason) for job, it in judged if it.state is JobLiveness.LIVE]
 
+    def _tries_of(self, folder: str) -> Step[OpenTries]:
+        """Read the open attempts of a destination."""
+        asked = open_tries(TableRoot(self._bucket, folder))
+        return (yield from unless_denied(asked, OpenTries()) if self._is_around(folder) else asked)
+
+    def _trees_in(self, prefix: str) -> Step[ObjectPage | None]:
+        """List the first page of magic trees in a folder; ``None`` if it may not be listed."""
+
+        def page() -> Step[ObjectPage]:
+            return (yield from ListObjects(f"{prefix}{MAGIC_JOB}"))
+
+        is_around = self._is_around(prefix.rstrip("/"))
+        return (yield from unless_denied(page(), None) if is_around else page())
+
+    def _is_around(self, folder: str) -> bool:
+        """Return whether a folder lies around the one that is swept, as the bucket always does."""
+        return not folder or self._within.startswith(f"{folder}/")
+
     def _is_at_work(self, tries: OpenTries) -> bool:
         """Return whether a run is at work. A record that cannot be read may be of one that is."""
         asks = self._options.ask
@@ -100,13 +121,3 @@ class LivingJobs:
 def _prefixes_of(key: str) -> list[str]:
     """Return the prefixes of all folders above a key, and of the bucket."""
     return [key[: at + 1] for at, letter in enumerate(key) if letter == "/"] + [""]
-
-
-def _trees_in(prefix: str) -> Step[ObjectPage | None]:
-    """List the first page of magic trees in a folder; ``None`` if it may not be listed."""
-
-    def page() -> Step[ObjectPage]:
-        return (yield from ListObjects(f"{prefix}{MAGIC_JOB}"))
-
-    # Rights for folders need not include the bucket itself.
-    return (yield from page()) if prefix else (yield from unless_denied(page(), None))

@@ -15,7 +15,7 @@ from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import SeenUpload, UploadSweep
 from zero_rename.s3a.recovery.liveness import RecoveryOptions
 from zero_rename.s3a.recovery.living import LivingJobs
-from zero_rename.s3a.runs.ledger import open_try
+from zero_rename.s3a.runs.ledger import open_try, runs_prefix
 
 DAY = 86400.0
 
@@ -30,7 +30,7 @@ def sweep(
 ) -> dict[str, SeenUpload]:
     """Abort what is older than a day and no living job needs; the uploads seen, by key."""
     seen: dict[str, SeenUpload] = {}
-    living = LivingJobs(ROOT.bucket, options or RecoveryOptions())
+    living = LivingJobs(ROOT.bucket, options or RecoveryOptions(), path.rstrip("/"))
     world.driver.run(
         UploadSweep(
             UploadsPath(ROOT.bucket, path),
@@ -115,6 +115,42 @@ def test_living_jobs_are_found_without_the_right_to_list_the_bucket(world: World
     world.driver.fault = only_below
     sweep(world)
     assert keys(first) <= set(world.store.upload_keys())
+
+
+def test_folder_is_swept_with_rights_for_it_and_its_runs_alone(world: World) -> None:
+    """As ``zero-rename policy writer`` gives them: nothing of the folder around it is listed."""
+    allowed = (f"{ROOT.prefix}/", runs_prefix(ROOT))
+
+    def only_below(request: Any, carry_out: Callable[[Any], Any]) -> Any:
+        if isinstance(request, ListObjects) and not request.prefix.startswith(allowed):
+            raise StoreRefusedError("Access denied.", lacks_right=True)
+        return carry_out(request)
+
+    old = f"{ROOT.prefix}/day=1/part-00000-{OTHER}.parquet"
+    world.store.apply(CreateUpload(old))
+    world.clock.advance(2 * DAY)
+    first = world.job().task(1)
+    world.clock.advance(2 * DAY)
+    world.job().task(2)
+    world.driver.fault = only_below
+    seen = sweep(world)
+    assert keys(first) <= set(world.store.upload_keys())
+    assert seen[old].action == "aborted"
+
+
+def test_folder_that_is_swept_has_to_be_listed(world: World) -> None:
+    world.job().task(1)
+    world.clock.advance(2 * DAY)
+    for refused in (runs_prefix(ROOT), f"{ROOT.prefix}/__magic"):
+
+        def fault(request: Any, carry_out: Callable[[Any], Any], refused: str = refused) -> Any:
+            if isinstance(request, ListObjects) and request.prefix.startswith(refused):
+                raise StoreRefusedError("Access denied.", lacks_right=True)
+            return carry_out(request)
+
+        world.driver.fault = fault
+        with pytest.raises(StoreRefusedError):
+            sweep(world)
 
 
 def test_uploads_of_another_write_beside_a_living_job_are_aborted(world: World) -> None:
