@@ -126,7 +126,7 @@ def _decision(job: OpenJob) -> str:
 def jobs(table: Url, as_json: AsJson = False) -> None:
     """List the jobs that are not completely cleaned up yet."""
     opened = open_table(table)
-    found = opened.open_jobs()
+    found = opened.open_jobs(True) if isinstance(opened, DeltaTable) else opened.open_jobs()
     is_there = found or opened.exists()
     none = "No job is open" if is_there else _NO_TABLE
     rows = [

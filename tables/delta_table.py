@@ -1086,9 +1086,13 @@ class DeltaTable(ChangeableTable):
         self.run(refuse_unknown(self._layout, jobs))
         return self.run(plan_recovery(self._layout, 0.0, jobs, spares_waiting=False))
 
-    def open_jobs(self) -> list[OpenJob]:
-        """Return the jobs with an open record, the oldest first."""
-        return self.run(open_jobs(self._layout))
+    def open_jobs(self, decided: bool = False) -> list[OpenJob]:
+        """Return the jobs with an open record, the oldest first.
+
+        :param decided: search the log, too, for which of them are committed or fenced; ``False``:
+            ``decided`` of each is ``None``.
+        """
+        return self.run(open_jobs(self._layout, decided))
 
     # Conflicts of runs
 

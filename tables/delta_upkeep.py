@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from ..committer.commit.state.context import Context
 from ..committer.commit.state.old_records import aged, find_aged
+from ..committer.commit.state.tolerance import or_error
 from ..committer.errors import InvalidInputError, RecordDamagedError, ZeroRenameError, first_few
 from ..committer.format.job_spec import MAX_DURATION, NOBODY, Owner
 from ..committer.format.layout import TableRoot, job_in_key, log_job_in_key, new_job_id
+from ..committer.format.records.decision import Verdict
 from ..committer.format.records.typed_json import Unfit, from_members
 from ..committer.overview.rival_jobs import RivalJob, meet, stored_names
 from ..committer.store.fast_root import is_fast
@@ -47,12 +49,38 @@ def store_now(layout: DeltaLayout) -> Step[int]:
     return int(listing.date * 1000)
 
 
-def open_jobs(layout: DeltaLayout) -> Step[list[OpenJob]]:
-    """Return the jobs with an open record, the oldest first."""
+def open_jobs(layout: DeltaLayout, decided: bool = False) -> Step[list[OpenJob]]:
+    """Return the jobs with an open record, the oldest first.
+
+    :param decided: search the log for the entry or fence of each. Jobs that the log does not tell
+        of are undecided.
+    """
     waiting = yield from waiting_jobs(layout)
     now, found = yield from _open_records(layout)
-    jobs = (_open_job(job, record, now) for job, record in found.items())
-    return [replace(it, unpublished=it.job in waiting) for it in jobs]
+    jobs = [_open_job(job, record, now) for job, record in found.items()]
+    jobs = [replace(it, unpublished=it.job in waiting) for it in jobs]
+    return (yield from _decided(layout, jobs, found)) if decided else jobs
+
+
+def _decided(
+    layout: DeltaLayout, jobs: Sequence[OpenJob], records: Mapping[str, Found]
+) -> Step[list[OpenJob]]:
+    """Add the verdicts of jobs. If the log does not tell a job's, the error is its damage."""
+    state = (yield from open_log(layout, LogDepth.BLIND)).state if jobs else LogState()
+    if not state.exists:
+        return [*jobs]
+    seen = []
+    for it in jobs:
+        since = records[it.job].last_modified
+        found = yield from or_error(search_since_opened(layout, state, it.job, since))
+        if isinstance(found, ZeroRenameError):
+            it = replace(it, damage=" ".join(filter(None, (it.damage, str(found)))))
+        elif found.entry is not None or found.fenced:
+            verdict = Verdict.ABORT if found.entry is None else Verdict.COMMIT
+            # A job that was published or aborted does not wait any more.
+            it = replace(it, decided=verdict, unpublished=False)
+        seen.append(it)
+    return seen
 
 
 def _open_records(layout: DeltaLayout) -> Step[tuple[float, dict[str, Found]]]:

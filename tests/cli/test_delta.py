@@ -18,7 +18,7 @@ from zero_rename.cli.output import DRY, Exit
 from zero_rename.committer import Owner
 from zero_rename.committer.format.as_of import AsOf
 from zero_rename.committer.format.layout import new_job_id
-from zero_rename.committer.store.requests import Delete, Put, PutFile
+from zero_rename.committer.store.requests import Delete, Found, Get, Put, PutFile
 from zero_rename.log.job_files import open_body
 from zero_rename.tables import DeltaTable
 
@@ -343,6 +343,33 @@ def test_jobs_and_recover_go_by_the_open_records_of_the_log(table: DeltaTable) -
     (done,) = as_json("recover", table.root.url, "--patience", "0", "--apply")
     assert (done["job"], done["outcome"]) == (job.job, "aborted")
     assert table.open_jobs() == []
+
+
+def test_jobs_says_which_jobs_of_a_log_are_committed_and_which_are_fenced(
+    table: DeltaTable,
+) -> None:
+    perform = table.driver.perform
+    kept: dict[str, bytes] = {}
+    done = {}
+    for name in ("committed", "fenced", "open"):
+        job = table.job()
+        job.__enter__()
+        assert job.job is not None
+        done[name] = job.job
+        record = perform(Get(table.root.open_key(job.job)))
+        assert isinstance(record, Found)
+        kept[job.job] = record.body
+        if name == "committed":
+            job.write(pa.table({"day": ["3"], "delay": [7]}))
+            job.__exit__(None, None, None)
+        elif name == "fenced":
+            table.give_up([job.job])
+    for job, body in kept.items():
+        perform(Put(table.root.open_key(job), body))
+    found = {it["job"]: it["decided"] for it in as_json("jobs", table.root.url)}
+    assert found == {done["committed"]: "commit", done["fenced"]: "abort", done["open"]: None}
+    assert "commit " in invoke("jobs", table.root.url).stdout
+    assert {it.decided for it in table.open_jobs()} == {None}
 
 
 def leave(table: DeltaTable) -> str:
