@@ -115,8 +115,9 @@ def purge(
         if len(doomed) > len(left) and any(it.outcome is Outcome.FAILED for it in recovered):
             # Jobs may have failed because the store was full; the aborts have made room.
             again = yield from _recovered(context, coordination, patience, jobs)
-            settled = [it for it in recovered if it.outcome is not Outcome.FAILED]
-            recovered = settled + again
+            # The second recovery reports again those that failed, and those that may live.
+            ended = (Outcome.COMMITTED, Outcome.ABORTED)
+            recovered = [it for it in recovered if it.outcome in ended] + again
     entries = _gone_with_jobs(before, judged, recovered)
     entries += [_entry(it, apply, left.get(it.upload), held.get(it.upload)) for it in judged]
     entries += yield from _old_records(context, records_older_than, apply)

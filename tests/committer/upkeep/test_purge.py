@@ -151,6 +151,17 @@ class TestFullStore:
         assert {it.job: str(it.outcome) for it in report.recovered} == {dead.job: "aborted"}
         world.assert_clean()
 
+    def test_job_that_may_live_is_reported_once(self, world: World) -> None:
+        dead = world.open()
+        world.write(dead, DAY1)
+        world.advance(10 * DAY)
+        living, closed = world.open(), world.open()
+        world.abort(closed)
+        full(world, fill(world, closed))
+        report = world.purge()
+        outcomes = [(it.job, str(it.outcome)) for it in report.recovered]
+        assert sorted(outcomes) == sorted([(living.job, "left"), (dead.job, "aborted")])
+
     def test_a_job_named_as_dead_makes_room_itself(self, world: World) -> None:
         dead = world.open()
         full(world, fill(world, dead))
