@@ -42,7 +42,9 @@ _RIGHTS = (
 _RIGHTS_OF = {
     "PutLifecycleRule": "Grant s3:GetLifecycleConfiguration and s3:PutLifecycleConfiguration on "
     "the bucket; or have whoever may change its rules add the one that zero-rename lifecycle "
-    "prints."
+    "prints.",
+    "ListParts": "Grant s3:ListMultipartUploadParts on the table's prefix; or do without the sizes "
+    "of uploads: zero-rename uploads list --no-sizes.",
 }
 _MAKE_ROOM = (
     "Make room, or have the quota raised. Uploads that nobody will complete take room too: "
@@ -221,13 +223,22 @@ def final_refusal(
     unknown_condition = conditional and code in _UNKNOWN_CONDITION
     if status_of(error) not in _FINAL or code in _ANSWER_CODES or unknown_condition:
         return None
+    remedy = (
+        "Mend what the store says: the bucket's settings (Object Lock, encryption, policy) "
+        "or the job's options. zero-rename doctor looks at the bucket."
+    )
+    if code == "400":
+        # The answer to a HEAD has no body, and so no code.
+        remedy = (
+            "The store gives no reason for it. AWS answers so where the session has expired, or "
+            f"the bucket is in another region. {_EXPIRED} {_REGION}"
+        )
     return StoreRefusedError(
         f"The store refused {type(request).__name__} in bucket {bucket!r} at {endpoint} for good "
         f"({describe(error)}){_sentence(error)} That request did nothing, and would be refused "
         "again.",
         key=getattr(request, "key", None),
-        remedy="Mend what the store says: the bucket's settings (Object Lock, encryption, policy) "
-        "or the job's options. zero-rename doctor looks at the bucket.",
+        remedy=remedy,
     )
 
 

@@ -33,7 +33,7 @@ from zero_rename.committer import (
     UnfinishedCommitError,
 )
 from zero_rename.committer.store.fast_root import FastRoot
-from zero_rename.committer.store.requests import Done, Put, Refused
+from zero_rename.committer.store.requests import Done, Head, ListParts, Put, Refused
 from zero_rename.committer.upkeep.doctor import backstop
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.orchestration.table_names import table_url
@@ -58,6 +58,24 @@ def test_permanent_refusal_of_a_record_ends_the_job_after_one_request(
     assert [got.path for got in server.received if got.method == "PUT"] != []
     assert sum(makes_an_object(got) for got in server.received) == 1
     assert s3_bucket.keys() == []
+
+
+def test_head_that_is_refused_without_a_reason_names_those_that_aws_has(
+    behind: Behind, s3_bucket: Any
+) -> None:
+    behind(refusing(lambda got: got.method == "HEAD", Reply(400)))
+    with pytest.raises(StoreRefusedError) as it:
+        Table(f"s3://{s3_bucket.name}/t").driver.perform(Head("t/x"))
+    assert "session has expired" in str(it.value.remedy)
+    assert "AWS_REGION" in str(it.value.remedy)
+
+
+def test_sizes_of_uploads_name_the_right_that_they_need(behind: Behind, s3_bucket: Any) -> None:
+    behind(refusing(lambda got: "uploadId=" in got.path, denial(403, "AccessDenied", "No.")))
+    with pytest.raises(StoreRefusedError) as it:
+        Table(f"s3://{s3_bucket.name}/t").driver.perform(ListParts("t/x", "an upload"))
+    assert "s3:ListMultipartUploadParts" in str(it.value.remedy)
+    assert "--no-sizes" in str(it.value.remedy)
 
 
 def test_doctor_tells_that_the_store_refuses_writes(behind: Behind, s3_bucket: Any) -> None:
