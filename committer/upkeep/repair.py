@@ -21,8 +21,15 @@ from ..commit.state.decide import Decided, amend, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.heads import read_head
 from ..commit.state.open_jobs import list_open, read_open
-from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, DataLostError, InvalidInputError, first_few
+from ..commit.state.tolerance import or_damage, or_error
+from ..errors import (
+    DamagedError,
+    DataLostError,
+    InvalidInputError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+    first_few,
+)
 from ..format.job_spec import Coordination
 from ..format.layout import require_job_id
 from ..format.records.decision import Decision
@@ -86,7 +93,7 @@ def repair(
             "again.",
         )
     found: list[Repaired] = []
-    failed: DamagedError | None = None
+    failed: ZeroRenameError | None = None
     for name in sorted((yield from list_open(context))):
         if job is not None and name != job:
             continue
@@ -96,9 +103,11 @@ def repair(
                 raise decided
             continue  # Its verdict is unknown; the doctor names the damaged decision.
         if decided is not None and decided.decision.is_commit:
-            one = yield from or_damage(_repair_one(context, decided, accept_loss, patience))
-            if isinstance(one, DamagedError):
+            one = yield from or_error(_repair_one(context, decided, accept_loss, patience))
+            if isinstance(one, DamagedError | UnfinishedCommitError):
                 failed = failed or one  # Raised once the other jobs are repaired.
+            elif isinstance(one, ZeroRenameError):
+                raise one
             else:
                 found.append(one)
     if failed is not None:

@@ -45,6 +45,7 @@ from zero_rename.committer.store.requests import (
     CompleteUpload,
     CreateUpload,
     Delete,
+    Deleted,
     DeleteMany,
     Get,
     ListUploads,
@@ -222,6 +223,22 @@ class TestRepair:
         (done,) = repaired(world, accept_loss=True, job=opened.job)
         assert (done.action, done.lost) == (RepairAction.FINISHED, ())
         world.assert_clean()
+
+    def test_job_that_cannot_be_finished_keeps_no_other_from_its_repair(self, world: World) -> None:
+        world.date_jobs()
+        world.load(DAY1, DAY2)
+        (replaced,) = world.listed(DAY1)
+        unfinished, first = world.written(DAY1, mode=Mode.REPLACE)
+        die_before_applying(world, unfinished, first)
+        opened, result = world.written(*[DAY2] * 2)
+        die_before_applying(world, opened, result)
+        lose(world, result.files[0])
+        world.driver.fault = on(DeleteMany, Deleted({replaced: "AccessDenied"}))
+        with pytest.raises(UnfinishedCommitError, match="AccessDenied") as it:
+            repaired(world, accept_loss=True)
+        assert opened.job in it.value.__notes__[0]
+        assert len(keys_of(world, DAY2)) == 2
+        assert world.store.keys(ROOT.open_prefix) == [ROOT.open_key(unfinished.job)]
 
     def test_a_crash_at_any_request_is_made_good_by_recovery(self) -> None:
         number = 0
