@@ -84,5 +84,14 @@ def record_failure(
 
 def read_failure(root: TableRoot, idempotency_key: str) -> Step[Failure | None]:
     """Read the last failure of a run's applications; ``None`` if none was recorded."""
+    found = yield from read_dated_failure(root, idempotency_key)
+    return None if found is None else found[0]
+
+
+def read_dated_failure(root: TableRoot, idempotency_key: str) -> Step[tuple[Failure, float] | None]:
+    """Read the last failure of a run's applications, and when it was recorded, in Unix seconds by
+    the store's clock; ``None`` if none was recorded."""
     found = yield from Get(root.failure_key(idempotency_key))
-    return Failure.decode(found.body, found.key) if isinstance(found, Found) else None
+    if not isinstance(found, Found):
+        return None
+    return Failure.decode(found.body, found.key), found.last_modified

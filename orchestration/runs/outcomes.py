@@ -321,10 +321,16 @@ def committed_before(table: LoadedTable, run: LoadRun) -> str:
 def told_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
     """Read the failure that this attempt's application reported.
 
+    A failure from before a commit of this attempt is left out: the application has mended it, and
+    ended for another reason.
+
     :return: ``None`` if it reported none, or if that cannot be read.
     """
-    told = last_failure(table, run)
-    return told if told is not None and run.made(told.owner) else None
+    found = _dated_failure(table, run)
+    if found is None or not run.made(found[0].owner):
+        return None
+    told, at = found
+    return None if _has_committed_since(table, run, at) else told
 
 
 def last_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
@@ -332,14 +338,37 @@ def last_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
 
     :return: ``None`` if none was reported, or if that cannot be read.
     """
+    found = _dated_failure(table, run)
+    return None if found is None else found[0]
+
+
+def _dated_failure(table: LoadedTable, run: LoadRun) -> tuple[Failure, float] | None:
     # Imported on use: processes that only parse DAG files need not load it.
-    from ...committer.commit.failures import read_failure
+    from ...committer.commit.failures import read_dated_failure
 
     try:
-        return table.run(read_failure(table.root, run.idempotency_key))
+        return table.run(read_dated_failure(table.root, run.idempotency_key))
     except ZeroRenameError as error:
         _log.warning("Whether the application said why it failed could not be read: %s", error)
         return None
+
+
+def _has_committed_since(table: LoadedTable, run: LoadRun, moment: float) -> bool:
+    """Return whether this attempt has committed after a moment.
+
+    :param moment: Unix seconds, by the store's clock. Its times have whole seconds: a commit in the
+        same second counts as one before.
+    """
+    try:
+        job = table.job_of_key(run.idempotency_key)
+        owner = None if job is None else table.owner_of(job)
+        if job is None or owner is None or not run.made(owner):
+            return False
+        done = table.result(job)
+    except ZeroRenameError as error:
+        _log.warning("Whether this attempt has committed a job could not be read: %s", error)
+        return False
+    return done is not None and int(done.decided_at) > int(moment)
 
 
 def was_overtaken(told: Failure, table: LoadedTable) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,7 @@ from zero_rename.committer.store.requests import CompleteUpload
 from zero_rename.committer.write_job import WriteJob
 from zero_rename.orchestration.runs.outcomes import (
     check_partitions,
+    committed_before,
     in_words,
     settle_former,
     settle_killed,
@@ -217,6 +219,25 @@ def test_a_failure_of_this_try_in_words(table: Table) -> None:
     text = in_words(told, table)
     assert text.startswith(f"No such column. [table {table.root.url}, key k] Mend it.")
     assert text.endswith("(InvalidInputError)")
+
+
+@pytest.mark.parametrize("layout", [Table, DeltaTable])
+def test_failure_that_the_application_has_mended_is_not_why_it_ended(
+    bucket: str, layout: type[Any]
+) -> None:
+    """It has committed by a second save(), and failed at something else."""
+    table = layout(f"s3://{bucket}/flights")
+    tell(table)
+    time.sleep(1.1)  # The store's times have whole seconds.
+    rows, run = pa.table({"n": [1]}), RETRY
+    given: Any = {"idempotency_key": run.idempotency_key, "owner": run.handoff().owner}
+    with table.job(rows.schema, **given) as job:
+        job.write(rows)
+    assert told_failure(table, run) is None
+    assert "it had committed job" in committed_before(table, run)
+    time.sleep(1.1)
+    tell(table)
+    assert told_failure(table, run) is not None
 
 
 @pytest.mark.parametrize("kind", [CommitConflictError, JobFencedError])
