@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import add
@@ -19,6 +19,7 @@ from ...committer.format.row_changes import RowChanges
 from ...committer.format.schema.compatibility import cast_column
 from ...committer.format.schema.hive_paths import escape, format_values
 from ..column_names import quoted
+from ..types import spark_schema
 from ..worker import readable_errors
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ KIND, OLD, NEW, ROW = "kind", "old", "new", "row"
 class PartitionNames:
     """Function for ``mapInArrow`` that adds the name of the partition as column ``path``.
 
-    The rows have a struct ``place`` of the partition columns.
+    The rows have a struct ``place`` by :func:`place_of`.
     """
 
     fields: tuple[pa.Field, ...]
@@ -73,17 +74,23 @@ def partitions_of(frame: DataFrame, schema: pa.Schema, by: Sequence[str]) -> set
     """Return the names of the partitions of rows that have a table's columns."""
     from pyspark.sql import functions as F
 
-    place = place_of([F.col(quoted(name)) for name in by])
+    place = place_of((F.col(quoted(it.name)), it.dataType) for it in spark_schema(schema, by))
     places = frame.select(place.alias("place")).distinct()
     named = partition_names(places, [schema.field(name) for name in by])
     return {row["path"] for row in named.select("path").collect()}
 
 
-def place_of(columns: Sequence[Column]) -> Column:
-    """Make the struct of partition columns; for an unpartitioned table, one with a constant."""
+def place_of(columns: Iterable[tuple[Column, DataType]]) -> Column:
+    """Make the struct of a row's place; for an unpartitioned table, one with a constant.
+
+    Two places are equal only if they are one directory.
+
+    :param columns: the partition columns, each with its type.
+    """
     from pyspark.sql import functions as F
 
-    named = [column.alias(f"p{number}") for number, column in enumerate(columns)]
+    values = (as_directory(column, kind) for column, kind in columns)
+    named = [value.alias(f"p{number}") for number, value in enumerate(values)]
     return F.struct(*(named or [F.lit(0).alias("p0")]))
 
 
@@ -160,8 +167,8 @@ class ChangedRows:
 
     :param state: of the partitions that were read.
     :param frame: a row for each row of the state and each new row: its kind (``kind``), the
-        partition that it leaves and the one that it goes to (``old``, ``new``: structs of the
-        partition columns), and its columns (``row``).
+        partition that it leaves and the one that it goes to (``old``, ``new``: see
+        :func:`place_of`), and its columns (``row``).
     :param only: makes this frame for a few partitions alone; ``None`` if the whole frame has to be
         computed for them.
     :param schema: the table's columns after the change.

@@ -175,10 +175,14 @@ class MergeJoin:
         matched = F.col(_THERE).isNotNull() & F.col(_COMES).isNotNull() & ~self._is_late(state)
         deletes = F.coalesce(deletes, F.lit(False))
         old, new = self._values(state, both, matched)
+        left, goes_to = (
+            place_of((values[name], self._types[name].dataType) for name in self._by)
+            for values in (old, new)
+        )
         changed = reduce(
             or_,
-            [differ(old[f.name], new[f.name], f.dataType) for f in self._types if f.name in new],
-            F.lit(False),
+            [differ(old[f.name], new[f.name], f.dataType) for f in self._types],
+            ~left.eqNullSafe(goes_to),
         )
         kind = (
             F.when(F.col(_THERE).isNull(), F.when(~deletes, F.lit(INSERTED)))
@@ -187,12 +191,9 @@ class MergeJoin:
             .when(changed, F.lit(UPDATED))
             .otherwise(F.lit(UNCHANGED))
         )
-        after = [new.get(f.name, old[f.name]).alias(f.name) for f in self._types]
+        after = [new[f.name].alias(f.name) for f in self._types]
         frame = both.select(
-            kind.alias(KIND),
-            place_of([old[name] for name in self._by]).alias(OLD),
-            place_of([new.get(name, old[name]) for name in self._by]).alias(NEW),
-            F.struct(*after).alias(ROW),
+            kind.alias(KIND), left.alias(OLD), goes_to.alias(NEW), F.struct(*after).alias(ROW)
         )
         frame = frame.where(F.col(KIND).isNotNull()).persist()
         return ChangedRows(

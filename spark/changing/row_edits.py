@@ -206,18 +206,20 @@ class _Edit:
                 value = as_char(value, field, self.session)
                 value = as_partition_value(value, kind) if name in by else value
                 after[name] = F.when(fits, value).otherwise(F.col(quoted(name)))
+        old = place_of((F.col(quoted(name)), types[name].dataType) for name in by)
+        new = place_of((after[name], types[name].dataType) for name in by)
         if sets:
             differing = [
                 differ(F.col(quoted(f.name)), after[f.name], f.dataType)
                 for f in types
                 if f.name in sets
             ]
-            changed = reduce(or_, differing)
+            changed = reduce(or_, differing, ~old.eqNullSafe(new))
         kind = F.when(fits & changed, F.lit(UPDATED if sets else DELETED))
         return rows.select(
             kind.otherwise(F.lit(UNCHANGED)).alias(KIND),
-            place_of([F.col(quoted(name)) for name in by]).alias(OLD),
-            place_of([after[name] for name in by]).alias(NEW),
+            old.alias(OLD),
+            new.alias(NEW),
             F.struct(*(column.alias(name) for name, column in after.items())).alias(ROW),
         )
 

@@ -12,7 +12,7 @@ from support import spark_tables
 from support.spark_tables import held
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table
 from zero_rename.committer.format.row_changes import RowChanges
-from zero_rename.spark import delete, save, update
+from zero_rename.spark import delete, load, merge, save, update
 from zero_rename.spark.changing.fixed_times import FixedTimes
 
 pytestmark = pytest.mark.spark
@@ -138,6 +138,38 @@ def test_times_of_an_update_are_those_of_the_call(spark, url):
     )
     assert done.rows == RowChanges(updated=2)
     assert len({v for _, v, _ in held(f"{url}s")}) == 1
+
+
+def test_last_rows_of_partitions_of_odd_numbers_are_deleted(spark, s3_bucket):
+    url = f"s3://{s3_bucket.name}/lake/odd"
+    odd = ("-0.0", "NaN", "Infinity", "1.0E10", "0.1")
+    rows = (f"select {k}L k, float('{p}') p" for k, p in enumerate(odd))
+    save(spark.sql(" union all ".join(rows)), url, partition_by=["p"])
+    assert delete(url, where="k < 9").partitions == tuple(sorted(f"p={it}" for it in odd))
+    assert load(spark, url).collect() == []
+
+
+@pytest.mark.parametrize("layout", ["directory", "delta"])
+def test_partitions_of_both_zeros_are_changed_apart(spark, s3_bucket, layout):
+    """Spark groups and joins by 0.0 and -0.0 as by one value."""
+    url = f"s3://{s3_bucket.name}/lake/zeros"
+    zeros = "select 1L k, 1L v, double('-0.0') p union all select 2, 2, 0.0D union all select 3, 3"
+    save(spark.sql(f"{zeros}, double('-0.0')"), url, partition_by=["p"], layout=layout)
+
+    def found():
+        frame = load(spark, url).selectExpr("k", "v", "cast(p as string) p")
+        return sorted(map(tuple, frame.collect()))
+
+    raised = update(url, set={"v": "v + 10"}, where="k < 3")
+    assert (raised.rows, raised.partitions) == (
+        RowChanges(updated=2, unchanged=1),
+        ("p=-0.0", "p=0.0"),
+    )
+    news = spark.sql("select 3L k, 30L v, double('-0.0') p union all select 4, 40, 0.0D")
+    assert merge(news, url, on=["k"]).rows == RowChanges(updated=1, inserted=1, unchanged=2)
+    assert update(url, set={"p": "0.0D"}, where="k = 1").partitions == ("p=-0.0", "p=0.0")
+    assert delete(url, where="k = 3").partitions == ("p=-0.0",)
+    assert found() == [(1, 11, "0.0"), (2, 12, "0.0"), (4, 40, "0.0")]
 
 
 def test_a_table_without_partitions(spark, s3_bucket):
