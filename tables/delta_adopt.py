@@ -117,7 +117,9 @@ class _Footers:
             return FileColumns(columns.schema, problem=problem)
         self.columns[file.key] = columns
         unbounded = _unbounded(footer.metadata, columns)
-        self.statistics[file.key] = statistics_of(footer.metadata, partition_by, unbounded)
+        self.statistics[file.key] = statistics_of(
+            footer.metadata, without=partition_by, unbounded=unbounded
+        )
         return columns
 
 

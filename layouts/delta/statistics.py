@@ -23,6 +23,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -32,10 +33,15 @@ _TEXT = 32
 
 
 def statistics_of(
-    footer: pq.FileMetaData, without: Collection[str] = (), unbounded: Collection[str] = ()
+    footer: pq.FileMetaData,
+    counted: Mapping[str, int] = MappingProxyType({}),
+    *,
+    without: Collection[str] = (),
+    unbounded: Collection[str] = (),
 ) -> str:
     """Return the statistics of a file, as JSON.
 
+    :param counted: the nulls of columns for which the footer has no statistics, by name.
     :param without: columns to leave out: partition columns, whose values the log has already.
     :param unbounded: columns whose bounds in the footer must not be used.
     """
@@ -52,6 +58,7 @@ def statistics_of(
             for group in range(footer.num_row_groups)
         ]
         if not all(it is not None and it.has_null_count for it in groups):
+            nulls |= {name: str(counted[name])} if name in counted else {}
             continue
         nulls[name] = str(sum(it.null_count for it in groups))
         valued = [it for it in groups if it.num_values]

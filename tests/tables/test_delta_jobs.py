@@ -378,19 +378,40 @@ class TestColumns:
 
     def test_null_in_a_column_that_must_not_be_null_is_refused(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5)))
-        log = f"{table.root.prefix}/_delta_log/{0:020}.json"
-        found = table.driver.run(Get(log))
-        assert isinstance(found, Found)
-        body = found.body.decode()
-        entry = json.loads(next(it for it in body.splitlines() if "metaData" in it))
-        schema = json.loads(entry["metaData"]["schemaString"])
-        schema["fields"][1]["nullable"] = False
-        entry["metaData"]["schemaString"] = json.dumps(schema)
-        put(table, 1, entry)
+        never_null(table, "delay")
         with pytest.raises(InvalidInputError, match="'delay' must not be null"):
             write(table, rows(("1", None)))
         write(table, rows(("1", 6)))
         assert read(table) == [("1", 5), ("1", 6)]
+
+    def test_nan_is_taken_in_a_column_that_must_not_be_null(self, table: DeltaTable) -> None:
+        """Columns with NaN have no statistics in the files."""
+
+        def floats(*values: float | None) -> pa.Table:
+            return pa.table({"x": pa.array(values, pa.float64()), "a.b": [1] * len(values)})
+
+        write(table, floats(1.0), partition_by=[])
+        never_null(table, "x")
+        write(table, floats(float("nan"), 2.0), partition_by=[])
+        with pytest.raises(InvalidInputError, match="'x' must not be null"):
+            write(table, floats(float("nan"), None), partition_by=[])
+        assert len(table.scan().to_arrow()) == 3
+        stated = [it.statistics for it in table.state().files]
+        assert [json.loads(it)["nullCount"]["x"] for it in stated] == [0, 0]
+
+
+def never_null(table: DeltaTable, column: str) -> None:
+    """Forbid nulls in a column, by the next entry of the log, as another engine would."""
+    log = f"{table.root.prefix}/_delta_log/{0:020}.json"
+    found = table.driver.run(Get(log))
+    assert isinstance(found, Found)
+    body = found.body.decode()
+    entry = json.loads(next(it for it in body.splitlines() if "metaData" in it))
+    schema = json.loads(entry["metaData"]["schemaString"])
+    for field in schema["fields"]:
+        field["nullable"] = field["name"] != column
+    entry["metaData"]["schemaString"] = json.dumps(schema)
+    put(table, 1, entry)
 
 
 def put(table: DeltaTable, version: int, *actions: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from inspect import signature
 from random import Random
 from typing import Any, Protocol
@@ -64,8 +64,9 @@ class PendingStream(Protocol):
 
 #: Opens the stream of a key; sends nothing yet.
 OpenStream = Callable[[str, ObjectSettings], PendingStream]
-#: Makes the summary of a pending file from the file's footer.
-Describe = Callable[[pq.FileMetaData], str]
+#: Makes the summary of a pending file from the file's footer, and from the nulls of the columns
+#: that have no statistics there, by name.
+Describe = Callable[[pq.FileMetaData, Mapping[str, int]], str]
 
 
 def file_settings(job: str, options: FileOptions) -> ObjectSettings:
@@ -147,6 +148,8 @@ class FileWriter:
         self._describe = describe or self._bounds
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
+        #: Nulls of the columns without statistics.
+        self._nulls: dict[str, int] = {}
         self._summary = ""
 
     @property
@@ -174,6 +177,9 @@ class FileWriter:
                 write_statistics=self._bounded(unbounded),  # pyright: ignore[reportArgumentType]
                 **_LIKE_SPARK,
             )
+            self._nulls = {name: 0 for name in self._schema.names if name in unbounded}
+        for name in self._nulls:
+            self._nulls[name] += rows.column(name).null_count
         self._writer.write_table(self._annotated(rows), row_group_size=max(1, rows.num_rows))
         self.rows += rows.num_rows
         if self._content is not None:
@@ -204,11 +210,11 @@ class FileWriter:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-            self._summary = self._describe(self._footers.pop())
+            self._summary = self._describe(self._footers.pop(), self._nulls)
         self._sink.drop()
         self._stream.seal()
 
-    def _bounds(self, footer: pq.FileMetaData) -> str:
+    def _bounds(self, footer: pq.FileMetaData, _: Mapping[str, int]) -> str:
         return summarise(footer, self._schema, self._sorted_by)
 
     def settle(self) -> None:
