@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("zero_rename.spark.reading.load")
 #: Spark setting: its own sources and operators accept the type TIME. By default off in Spark 4.3.
 _TIME_TYPE = "spark.sql.timeType.enabled"
+#: Spark setting: the calendar of old dates and instants in files that no Spark has marked; and its
+#: value for the calendar by which jobs of this package write.
+_CALENDAR, _OURS = "spark.sql.parquet.datetimeRebaseModeInRead", "CORRECTED"
 
 
 class By(StrEnum):
@@ -240,7 +243,7 @@ def _by_spark(
     spark: SparkSession, request: _ReadRequest
 ) -> tuple[DataFrame, FilePaths] | SessionStore:
     """Make the frame by Spark's own reader, with its files' paths; or return why it cannot."""
-    lists = _lists(request.snapshot)
+    lists = _lists(request.snapshot, lambda: _differs_in_calendar(spark, request.schema))
     if lists is None:
         why = (
             "files that this package has not written lie in no directories of their partition's "
@@ -301,22 +304,38 @@ def _as_one(
     return request.of(frame), paths
 
 
-def _lists(snapshot: Snapshot) -> Sequence[Snapshot] | None:
+def _lists(snapshot: Snapshot, apart: Callable[[], bool]) -> Sequence[Snapshot] | None:
     """Split a state into lists of files that Spark reads in the same way.
 
     In a table with a log, files of this package hold the values of their partition, and do not lie
     in a directory of that name. Files of other programs are in such a directory and do not hold the
     values. ``None`` if a file has its values in neither place.
+
+    :param apart: returns whether Spark has to read files of this package otherwise than those of
+        other programs, in any table.
     """
-    if snapshot.log_version is None or not snapshot.partition_by:
-        return [snapshot]
     theirs = tuple(file for file in snapshot.files if file.is_foreign)
-    ours = [replace(it, partition=UNPARTITIONED) for it in snapshot.files if not it.is_foreign]
+    ours = tuple(file for file in snapshot.files if not file.is_foreign)
+    if snapshot.log_version is None or not snapshot.partition_by:
+        if not (theirs and ours and apart()):
+            return [snapshot]
+        return [replace(snapshot, files=ours), replace(snapshot, files=theirs)]
     placed = {(file.key.rpartition("/")[0], file.partition) for file in theirs}
     if not all(_is_in_its_directory(folder, name, snapshot) for folder, name in placed):
         return None
-    lists = [replace(snapshot, partition_by=(), files=tuple(ours))] if ours else []
+    ours = tuple(replace(file, partition=UNPARTITIONED) for file in ours)
+    lists = [replace(snapshot, partition_by=(), files=ours)] if ours else []
     return [*lists, replace(snapshot, files=theirs)] if theirs else lists
+
+
+def _differs_in_calendar(spark: SparkSession, schema: StructType) -> bool:
+    """Return whether a session reads old dates or instants by another calendar than this package's.
+
+    It does so in files without a mark of Spark's, such as those of rows that no Spark wrote.
+    """
+    if re.search(r"\b(DateType|TimestampType)\(", repr(schema)) is None:
+        return False
+    return (spark.conf.get(_CALENDAR, None) or "").upper() != _OURS
 
 
 def _is_in_its_directory(folder: str, partition: str, snapshot: Snapshot) -> bool:

@@ -115,6 +115,34 @@ def test_old_dates_of_rows_that_no_spark_wrote_are_those_that_were_written(
         spark.conf.unset(name)
 
 
+@pytest.mark.parametrize("mode", ["EXCEPTION", "LEGACY"])
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+def test_old_dates_beside_a_file_of_another_program_are_those_that_were_written(
+    spark: Any, url: str, kind: type[Table | DeltaTable], mode: str
+) -> None:
+    """How the other program's files are read is the session's matter; no change writes ours anew
+    with other dates."""
+    old = dt.date(1, 1, 1)
+    put_foreign(url, "theirs.parquet", pa.table({"n": [1], "d": [dt.date(2013, 1, 1)]}))
+    kind(url).adopt(apply=True)
+    ours = pa.table({"n": [2], "d": [old]})
+    with kind(url).job(ours.schema) as job:
+        job.write(ours)
+    name = "spark.sql.parquet.datetimeRebaseModeInRead"
+    spark.conf.set(name, mode)
+    try:
+        assert is_by_spark(load(spark, url))
+        assert load(spark, url, where="n = 2").select("d").collect() == [(old,)]
+        assert [row["d"] for row in load(spark, url).sort("n").collect()] == [
+            dt.date(2013, 1, 1),
+            old,
+        ]
+        assert update(url, set={"n": "3"}, where="n = 1", spark=spark).rows.updated == 1
+    finally:
+        spark.conf.unset(name)
+    assert old in kind(url).scan().to_arrow()["d"].to_pylist()
+
+
 @pytest.mark.parametrize("value", ["'x'", "true", "array(1)", "named_struct('a', 'x')"])
 def test_column_of_nulls_that_got_a_type_is_read(spark: Any, url: str, value: str) -> None:
     save(spark.sql("select 1 n, null v, 'a' p"), url, partition_by=["p"])
