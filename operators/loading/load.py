@@ -500,8 +500,12 @@ class LoadOperator(TaskArguments, BaseOperator):
                 self.log.info("Not submitted: job %s of this run waits to be published", waits.job)
                 return self._held_back(load, waits, True)
         if earlier is not None and on_repeat == "skip":
-            report = commit_report(self._settled(load, earlier))
+            committed = self._settled(load, earlier)
+            report = commit_report(committed)
             self.log.info("Not submitted: this run has committed %s", one_line(report))
+            if self.on_repeat == "auto":
+                # A retry: the attempt that committed may have died before it checked this.
+                _check_partitions(load, committed, earlier)
             self.log.info("To load again, clear the task or give on_repeat='replace_own'.")
             return report | {"repeated": True}
         # Asked of Delta tables only: no record of a table of directories is cleaned by others.
@@ -577,11 +581,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         report = commit_report(committed)
         report["repeated"] = not run.made(table.owner_of(job))
         self.log.info("Committed %s", summary(report))
-        asked = stored_partitions(table, load.partitions)
-        try:
-            check_partitions(table, committed, asked, load.earlier)
-        except TaskResultsError as error:
-            raise AirflowFailException(str(error)) from error
+        _check_partitions(load, committed, load.earlier)
         return report
 
     def _settled(self, load: TableLoad, job: str) -> Committed:
@@ -673,3 +673,16 @@ class LoadOperator(TaskArguments, BaseOperator):
             job=job,
         )
         self.log.info("Loading\n%s", said)
+
+
+def _check_partitions(load: TableLoad, committed: Committed, earlier: str | None) -> None:
+    """Check that a job of a load changed only the load's partitions.
+
+    :param earlier: the run's job before, as for :func:`.outcomes.check_partitions`.
+    :raises AirflowFailException: the job changed others.
+    """
+    asked = stored_partitions(load.table, load.partitions)
+    try:
+        check_partitions(load.table, committed, asked, earlier)
+    except TaskResultsError as error:
+        raise AirflowFailException(str(error)) from error

@@ -121,10 +121,22 @@ class TestThePartition:
     def test_appended_rows_for_another_are_found_out_for_good(
         self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A retry would report the commit as a good one."""
+        """Also by a retry, if the worker of the attempt that committed has died."""
         monkeypatch.setenv("TEST_DAYS", "1,2")
-        with pytest.raises(AirflowFailException, match="does not name: day=2"):
-            run(operator(tables, partition="day=1", mode="append"))
+        for attempt in (1, 2):
+            with pytest.raises(AirflowFailException, match="does not name: day=2"):
+                run(operator(tables, partition="day=1", mode="append"), try_number=attempt)
+
+    def test_retry_of_a_cleared_task_that_left_its_former_partition_reports_its_commit(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run(operator(tables, partition="day=1", mode="append", retries=1))
+        monkeypatch.setenv("TEST_DAYS", "2")
+        moved = operator(tables, partition="day=2", mode="append", retries=1)
+        cleared = run(moved, try_number=2, max_tries=2)
+        again = run(moved, try_number=3, max_tries=2)
+        assert (again["job"], again["repeated"]) == (cleared["job"], True)
+        assert [it.partition for it in tables.table().files()] == ["day=2"]
 
     def test_more_than_a_variable_carries_fail_for_good(
         self, tables: Tables, spark: FakeSpark
