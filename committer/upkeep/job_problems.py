@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.heads import all_heads, read_head
@@ -11,11 +13,13 @@ from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, HeadMovedError, StoreRefusedError, counted
 from ..format.job_spec import Coordination
 from ..format.layout import is_hidden, is_job_id
-from ..format.records.head import HeadState
+from ..format.records.decision import Decision
+from ..format.records.head import HeadState, Slot
 from ..format.records.table_record import TableRecord
 from ..store.listing import list_objects
 from ..store.requests import All, Delete, Head, Refused, Step, etag_of
 from .problem import Problem, about_damage
+from .put_back import heads_put_back
 from .repair import find_lost
 
 #: Seconds of silence after which a decided job counts as abandoned, even if its patience is longer.
@@ -63,6 +67,8 @@ def _about_job(context: Context, job: str, coordination: Coordination) -> Step[l
     if stores and decided is not None and decided.decision.is_commit:
         found += yield from _about_losses(context, decided)
         found += yield from _about_removals(context, decided)
+        errors = yield from heads_put_back(context, decided)
+        found += [about_damage(context.root, it) for it in errors.values()]
     return found + _about_silence(context, entry, decided, coordination)
 
 
@@ -167,11 +173,52 @@ def about_heads(context: Context, table: TableRecord) -> Step[list[Problem]]:
 
 
 def _about_names(context: Context, states: list[HeadState]) -> Step[list[Problem]]:
-    """Find damaged decisions and manifests among those that heads name: one GET each."""
+    """Find damaged decisions and manifests among those that heads name, and lost records of the
+    runs of these decisions: one GET each."""
     named = yield from files_of_heads(context, [it for it in states if not it.slot.is_run])
     damaged = (it for it in named.files if isinstance(it, DamagedError))
     told = (about_damage(context.root, it) for it in damaged if not isinstance(it, HeadMovedError))
-    return list(dict.fromkeys(told))
+    return list(dict.fromkeys(told)) + (yield from _about_runs(context, states, named.decisions))
+
+
+def _about_runs(
+    context: Context, states: list[HeadState], decisions: Iterable[Decided]
+) -> Step[list[Problem]]:
+    """Find runs that have committed, and whose record is gone or was put back.
+
+    A job claims the head of its run before it decides, and that head is never deleted.
+
+    :param states: the heads of partitions and runs, as they were read before the decisions.
+    """
+    runs = {state.slot.name: state for state in states if state.slot.is_run}
+    last: dict[str, Decision] = {}
+    for decision in (it.decision for it in decisions):
+        if (key := decision.idempotency_key) is not None:
+            known = last.get(key, decision)
+            last[key] = max(known, decision, key=lambda it: it.run_version)
+    lost = [it for key, it in last.items() if not _knows(runs.get(key), it)]
+    slots = [Slot.run(context.root, it.idempotency_key or "") for it in lost]
+    # A run that has begun since the heads were listed has a head by now.
+    again = yield from All(tuple(or_damage(read_head(context, slot)) for slot in slots))
+    return [
+        Problem(
+            "record of a run gone",
+            slot.key,
+            f"Job {it.job} has committed the run {slot.name}, and the run's record does not say "
+            "so: if the run is made again, it adds its rows a second time.",
+            "Restore the object from a version or backup. Otherwise do not clear that run; load "
+            "its partitions again by a job that replaces them.",
+        )
+        for it, slot, state in zip(lost, slots, again, strict=True)
+        if isinstance(state, HeadState) and not _knows(state, it)
+    ]
+
+
+def _knows(state: HeadState | None, decision: Decision) -> bool:
+    """Return whether the head of a run has been moved by a commit, or is about to be."""
+    if state is None:
+        return False
+    return state.head.version > decision.run_version or state.head.claim == decision.job
 
 
 def _about_claim(context: Context, state: HeadState) -> Step[Problem | None]:

@@ -26,6 +26,7 @@ from ..scan.current_table import current_table
 from ..store.listing import list_objects
 from ..store.requests import Absent, All, Get, ListedObject, Step
 from .lost_partitions import lost_partitions
+from .put_back import put_back_by_files
 
 #: Explanation for a file that readers skip because of its name.
 _NO_PARQUET = ", no Parquet by its name: Spark's own reader stops at it; move it or remove it"
@@ -82,6 +83,8 @@ def verify(context: Context) -> Step[list[Finding]]:
     damaged = yield from lost_partitions(context, listing.objects)
     damaged |= yield from _lost_by_files(context, after, there.values())
     found = [*_lost(*states, there), *_unnamed(context, *states, there)]
+    strays = [it.key for it in found if it.kind is FindingKind.UNNAMED]
+    damaged |= yield from put_back_by_files(context, strays, after.snapshot.versions)
     damaged |= yield from _of_former_columns(context, after.snapshot)
     damaged |= {**before.damaged, **after.damaged}
     if (log := find_log(context.root, listing.keys)) is not None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from support.protocol import DAY1, DAY2, DAY3, ROOT, World
+from support.memory_store import StoredObject
+from support.protocol import DAY1, DAY2, DAY3, ROOT, World, die_before_applying
 from zero_rename.committer import AdoptAction, DamagedError, Finding, Mode
-from zero_rename.committer.format.job_spec import NOBODY, SuccessMarkers
+from zero_rename.committer.format.job_spec import NOBODY, OnRepeat, SuccessMarkers
+from zero_rename.committer.format.records.head import Slot
 from zero_rename.committer.store.lifecycle import LifecycleRule
 from zero_rename.committer.upkeep.adopt import adopt, adopt_current
 from zero_rename.committer.upkeep.doctor import examine
@@ -92,6 +94,72 @@ class TestAllHeads:
         lose(world, *keys)
         assert {key for _, key, _ in findings(world)} == keys
         assert problems(world) == {("damaged", key) for key in keys}
+
+
+class TestAHeadThatWasPutBack:
+    def put_back(self, world: World, body: StoredObject) -> World:
+        world.store.objects[HEAD] = body
+        return world
+
+    def test_to_before_the_claim_of_an_open_job_is_told_by_the_doctor(self) -> None:
+        world = loaded()
+        before = world.store.objects[HEAD]
+        die_before_applying(world, *world.written(DAY2, mode=Mode.REPLACE))
+        assert problems(world) == set()
+        self.put_back(world, before)
+        assert problems(world) == {("damaged", HEAD)}
+        (found,) = world.driver.run(examine(world.context))
+        assert "was put back to a former state: it is at version 1" in found.detail
+
+    @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.REPLACE], ids=str)
+    def test_to_before_a_closed_job_is_told_by_verify(self, mode: Mode) -> None:
+        world = loaded()
+        world.load(DAY2, mode=Mode.REPLACE)
+        before = world.store.objects[HEAD]
+        world.advance(1)
+        world.load(DAY2, mode=mode)
+        world.load(DAY1)
+        assert findings(world) == set()
+        assert findings(self.put_back(world, before)) == {(DAY2, HEAD, "damaged")}
+
+    def test_that_a_replace_made_anew_is_not(self) -> None:
+        world = loaded()
+        for _ in range(3):
+            world.load(DAY2)
+        late = {key: world.store.objects[key] for key in world.listed(DAY2)}
+        lose(world, HEAD)
+        world.load(DAY2, mode=Mode.REPLACE)
+        world.store.objects.update(late)
+        assert {kind for _, _, kind in findings(world)} == {"unnamed"}
+
+    def test_files_whose_removal_is_outstanding_do_not_tell_of_one(self) -> None:
+        world = loaded()
+        late = {key: world.store.objects[key] for key in world.listed(DAY2)}
+        world.load(DAY2, mode=Mode.REPLACE)
+        world.store.objects.update(late)
+        assert {kind for _, _, kind in findings(world)} == {"unnamed"}
+
+
+class TestARunsRecord:
+    """Without it a cleared run adds its rows a second time."""
+
+    def test_that_is_gone_is_told(self) -> None:
+        world = World()
+        for run in ("a", "b"):
+            world.load(DAY1, idempotency_key=run)
+        assert problems(world) == set()
+        key = Slot.run(ROOT, "a").key
+        assert problems(lose(world, key)) == {("record of a run gone", key)}
+
+    def test_that_was_put_back_is_told(self) -> None:
+        world = World()
+        world.load(DAY1, idempotency_key="a")
+        key = Slot.run(ROOT, "a").key
+        before = world.store.objects[key]
+        world.load(DAY1, idempotency_key="a", on_repeat=OnRepeat.REPLACE_OWN)
+        assert problems(world) == set()
+        world.store.objects[key] = before
+        assert problems(world) == {("record of a run gone", key)}
 
 
 class TestTheRecordOfTheTable:
