@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...committer.commit.state.job_state import OpenedJob
+from ...committer.format.parquet.batches import concatenated
 from ...committer.format.records.pending_file import TaskResult
 from ...committer.format.schema.whole_numbers import whole_numbers
 from ...committer.table import Table
@@ -30,6 +31,9 @@ logger = logging.getLogger("zero_rename.spark.saving.task_rows")
 #: Columns of the rows that the functions return: the number of a task, and its report. In the row
 #: of the end mark the report is ``None``, and the number is the count of the tasks.
 RESULTS = "task int, result binary"
+#: Bytes of rows that are checked and cast at once. Spark's batches may have a few hundred rows, and
+#: checks cost time for each batch and column, not for each row.
+_ENOUGH = 256 * 1024
 #: Beginning of the error of a worker that cannot work for this driver.
 UNFIT = "zero_rename: this worker cannot write:"
 
@@ -133,7 +137,7 @@ def _uploaded(opened: OpenedJob, batches: Iterable[pa.RecordBatch]) -> TaskResul
     before = table.retries
     writer = table.task_writer(opened, task, attempt)
     try:
-        for batch in batches:
+        for batch in _gathered(batches):
             writer.write(in_job_types(batch, opened.spec.schema))
         result = replace(writer.close(), retries=table.retries - before)
     except BaseException:
@@ -150,6 +154,21 @@ def _uploaded(opened: OpenedJob, batches: Iterable[pa.RecordBatch]) -> TaskResul
         opened.job,
     )
     return result
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the first batch at once, since its rows begin the upload, and later ones copied into
+    batches of :data:`_ENOUGH` bytes or more."""
+    waiting: list[pa.RecordBatch] = []
+    missing = 0
+    for batch in batches:
+        waiting.append(batch)
+        missing -= batch.get_total_buffer_size()
+        if missing <= 0:
+            yield waiting[0] if len(waiting) == 1 else concatenated(waiting)
+            waiting, missing = [], _ENOUGH
+    if waiting:
+        yield concatenated(waiting)
 
 
 def task_number() -> tuple[int, int]:
