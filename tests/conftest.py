@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore import endpoint
 from hypothesis import settings
 
 from support import descriptions
@@ -113,9 +117,31 @@ def s3_env(s3_here: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 
 @pytest.fixture(autouse=True)
 def soon_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endpoint at which nobody has answered yet is given up at once: many tests have one."""
+    """An endpoint at which nobody has answered yet is given up at once: many tests have one.
+    Clients of other services than S3 try as often as ever, without pauses."""
     monkeypatch.setattr(boto_calls, "_USUAL", RetryBudget(unheard=0.1))
     monkeypatch.setattr(store_driver, "_BRIEF", RetryBudget(total=1.0, unheard=0.1))
+    monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=lambda _seconds: None))
+
+
+_addresses = socket.getaddrinfo
+_HERE = re.compile(
+    r"|localhost|.+\.localhost|[\d.]+|[\da-f]*:[\da-f:.]*|" + re.escape(socket.gethostname())
+)
+
+
+@pytest.fixture(autouse=True)
+def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No name of another machine is found, as without a network, and at once: wrong arguments lead
+    to AWS itself."""
+
+    def getaddrinfo(host: Any, *more: Any, **named: Any) -> Any:
+        text = host.decode() if isinstance(host, bytes) else host or ""
+        if _HERE.fullmatch(text):
+            return _addresses(host, *more, **named)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
 @pytest.fixture(autouse=True)

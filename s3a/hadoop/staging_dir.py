@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     # Not when a DAG file is parsed.
     from pyarrow import fs
 
+_IN_S3 = re.compile(r"s3[an]?://", re.IGNORECASE)
 _FILE = re.compile(
     r"(?P<tree>.*/(?P<uuid>[^/]+))/staging-uploads"
     r"(/_temporary/(?P<attempt>\d+)/(?P<task>task_|_temporary/attempt_)[^/]+)?(/.*)?"
@@ -103,6 +104,9 @@ class StagingFolder:
 
         self._folder = folder
         with self._seen():
+            if _IN_S3.match(folder):
+                # pyarrow would ask AWS for it, with whatever keys it finds.
+                raise OSError("it is in S3, where staging committers keep no pending sets")
             self._files, self._path = fs.FileSystem.from_uri(folder)
             if self._files.get_file_info(self._path).type is not fs.FileType.Directory:
                 raise OSError("there is no such folder")

@@ -102,7 +102,7 @@ def find(connection: str, **arguments: Any) -> tuple[Any, dict[str, Any]]:
 
 def resolve(connection: str, **arguments: Any) -> tuple[Any, dict[str, Any]]:
     of = {name: arguments.pop(name) for name in ("try_number",) if name in arguments}
-    given = {"table": "flights", "policy": "newest_run", **arguments}
+    given = {"table": "flights", "policy": "newest_run", "poll_interval": 0.0, **arguments}
     task = ResolveConflictsOperator(task_id="settle", zero_rename_conn_id=connection, **given)
     return run(task, **of)
 

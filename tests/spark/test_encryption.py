@@ -11,7 +11,7 @@ from conftest import Behind, Bucket
 from support.faulty_server import FaultyServer
 from support.moto_server import S3Server
 from support.refusing_store import demanding_encryption, makes_an_object, names_encryption
-from support.spark import environment, run_program
+from support.spark import INTERPRETED, environment, run_program
 from zero_rename import Table
 from zero_rename.committer import FileOptions
 from zero_rename.committer.store.encryption import Algorithm, Encryption
@@ -22,17 +22,19 @@ KEY = "arn:aws:kms:us-east-1:123456789012:key/1"
 DEMANDED = Encryption(Algorithm.SSE_KMS, KEY)
 
 #: Each way in which Spark changes a table; only the writes at the head name the encryption.
-EVERY_WRITE = """
+EVERY_WRITE = f"""
 import sys
 from zero_rename.spark import merge, register, save, update
 url, named = sys.argv[1], sys.argv[2] == "named"
 spark = session()
+for setting in {INTERPRETED!r}.items():
+    spark.conf.set(*setting)
 register(spark)
 
 def rows(*numbers):
     return spark.createDataFrame([(n, str(n % 2)) for n in numbers], "n int, p string")
 
-options = {"encryption": "SSE-KMS", "encryptionKey": sys.argv[3]} if named else {}
+options = dict(encryption="SSE-KMS", encryptionKey=sys.argv[3]) if named else dict()
 save(rows(1, 2), url, partition_by=["p"], options=options)
 plain = rows(5, 6).write.format("zero_rename").options(partitionBy="p", **options)
 plain.mode("append").save(url + "2")

@@ -36,9 +36,9 @@ SETTINGS = {
     "spark.executor.heartbeat.maxFailures": "1000000",
 }
 
-#: Of the shared session. Java code made for each plan is for many rows, and to compile it took a
-#: sixth of these tests' CPU. Programs with sessions of their own and Hadoop's committers have it.
-_INTERPRETED = {
+#: Of the shared sessions. Java code made for each plan is for many rows, and to compile it took a
+#: sixth of these tests' CPU. Programs with sessions of their own have it, and Hadoop's committers.
+INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -110,7 +110,7 @@ def spark(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
     try:
         # The JVM and all its workers keep the environment of this moment.
         builder = SparkSession.builder.master("local[2,3]").appName("tests")
-        session = builder.config(map={**settings(folder), **_INTERPRETED}).getOrCreate()
+        session = builder.config(map={**settings(folder), **INTERPRETED}).getOrCreate()
     finally:
         os.environ.clear()
         os.environ.update(before)

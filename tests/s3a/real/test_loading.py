@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.counting import RequestCounter
-from support.hadoop_committers import Application
+from support.hadoop_committers import Application, set_in
+from support.spark import INTERPRETED
 from support.spark_tables import of_all_types, partitioned_by_all_types, rows, worker_environment
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table
 from zero_rename.committer.store.requests import Put
@@ -36,8 +37,16 @@ def spark(native_application: Application, monkeypatch: pytest.MonkeyPatch) -> I
     known = native_application.store.environment()
     for name, value in known.items():
         monkeypatch.setenv(name, value)
-    with worker_environment(native_application.spark, **known):
-        yield native_application.spark
+    spark = native_application.spark
+    with worker_environment(spark, **known), native_application.set(INTERPRETED):
+        yield spark
+
+
+@pytest.fixture
+def compiled(spark: Any) -> Iterator[None]:
+    """The session as users have it, which makes Java code of each plan."""
+    with set_in(spark, dict.fromkeys(INTERPRETED)):
+        yield
 
 
 @pytest.fixture
@@ -82,6 +91,7 @@ def is_by_spark(frame: Any) -> bool:
     return "FileScan parquet" in frame._jdf.queryExecution().toString()
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("made", [of_all_types, partitioned_by_all_types])
 def test_all_types_are_what_this_package_s_reader_finds(spark: Any, url: str, made: Any) -> None:
     data = made(spark)
@@ -555,6 +565,7 @@ def holding(data: Any, conditions: list[Any]) -> list[set[int]]:
     return [{row[0] for row in found if row[n + 1]} for n in range(len(asked))]
 
 
+@pytest.mark.usefixtures("compiled")
 def test_where_behind_load_finds_what_spark_finds_without_it(spark: Any, url: str) -> None:
     """Nulls, NaN, zeros with signs, decimals, texts and times, one row a file."""
     from pyspark.sql import functions as F

@@ -286,9 +286,15 @@ def test_a_folder_with_others_in_it(
     assert len(world.store.uploads) == 3
 
 
-@pytest.mark.parametrize("given", ["/nowhere/staging", "tmp/staging", "s3a://bucket/tmp"])
+@pytest.mark.parametrize("given", ["/nowhere/staging", "tmp/staging"])
 def test_a_folder_that_cannot_be_looked_at(world: World, given: str) -> None:
     with pytest.raises(InvalidInputError, match="cannot be looked at from here"):
+        recover(world, given)
+
+
+@pytest.mark.parametrize("given", ["s3://bucket/tmp", "s3a://bucket/tmp", "S3N://bucket/tmp"])
+def test_a_folder_in_s3_is_refused(world: World, given: str) -> None:
+    with pytest.raises(InvalidInputError, match="it is in S3, where staging committers keep no"):
         recover(world, given)
 
 
