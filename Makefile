@@ -47,7 +47,7 @@ s3a-archive: setup s3a-jars # halves the start of JVMs with Hadoop's jars
 	@$(PY) tools/s3a_class_archive.py
 
 tests: setup $(if $(CI),servers s3a-archive older-spark older-airflow optional-providers lake-readers lake-jars) # at once with lint where there are --jobs
-	@$(PY) -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations=20 --durations-min=5
+	@$(PY) -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder --durations=20 --durations-min=5
 
 test-s3a: s3a-archive ## All tests with Hadoop's S3A committers, on a real S3 server
 	@$(PY) tools/s3_servers.py s3mock

@@ -565,7 +565,6 @@ def holding(data: Any, conditions: list[Any]) -> list[set[int]]:
     return [{row[0] for row in found if row[n + 1]} for n in range(len(asked))]
 
 
-@pytest.mark.usefixtures("compiled")
 def test_where_behind_load_finds_what_spark_finds_without_it(spark: Any, url: str) -> None:
     """Nulls, NaN, zeros with signs, decimals, texts and times, one row a file."""
     from pyspark.sql import functions as F
