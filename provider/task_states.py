@@ -13,8 +13,10 @@ _AT_WORK = ("running", "queued", "scheduled", "restarting", "deferred", "up_for_
 #: Liveness of an attempt by the state of its task instance.
 _SAID = {
     **dict.fromkeys(_AT_WORK, JobLiveness.LIVE),
-    # The run has loaded, or is going to load, in another attempt.
-    **dict.fromkeys(("success", "up_for_retry"), JobLiveness.SUPERSEDED),
+    # The run is going to load in another attempt.
+    "up_for_retry": JobLiveness.SUPERSEDED,
+    # An attempt that has committed is closed. So a user has marked the task, or it did other work.
+    "success": JobLiveness.UNKNOWN,
     # The run does not load again unless the task is cleared.
     **dict.fromkeys(("failed", "upstream_failed", "skipped", "removed"), JobLiveness.DEAD),
 }

@@ -58,7 +58,8 @@ class RecoveryOptions:
     :param staging: the folder in which the directory and partitioned committers keep their pending
         sets, as :class:`~.hadoop.staging_dir.StagingFolder` takes it.
     :param ask: returns the liveness of an attempt by Airflow's task instance; ``None`` if that is
-        not known either.
+        not known either. ``JobLiveness.UNKNOWN``: the task has succeeded, which does not say what
+        became of the attempt.
     """
 
     apply: bool = False
@@ -167,6 +168,8 @@ def _by_record(
         return JobLiveness.SUPERSEDED, f"{run} is over, and {what} loads or loaded instead"
     if asked is JobLiveness.DEAD:
         return JobLiveness.DEAD, f"{run} is over"
+    if asked is JobLiveness.UNKNOWN:
+        return JobLiveness.DEAD, f"{run} is over, and reported no commit though its task succeeded"
     silent = f"{run} sent no heartbeat for {read.silent_for:.0f} s"
     # In cluster mode the application outlives the process that submitted it.
     return _by_silence(quiet, options, f"{silent}; its application may be at work without it")

@@ -314,6 +314,13 @@ def _choose(case: Case) -> tuple[Action, str]:
             f"{since}. Where that one loads the same rows again, or removed some of these, this "
             "one must be rolled back, else forward: only you can tell"
         )
+    if written and wanted is None and record and case.options.ask(record) is JobLiveness.UNKNOWN:
+        return Action.ASK, (
+            f"of its {counted(len(files), 'file')} {counted(written, 'is', 'are')} written, and "
+            "its task counts as successful, though this attempt has reported no commit: perhaps "
+            "somebody marked it so. Where its rows were loaded in another way, this job must be "
+            "rolled back, else forward: only you can tell"
+        )
     if not written and not against:
         against = "none of its files is written, so nothing shows that its commit had begun"
     if against and wanted is Action.FORWARD:

@@ -134,11 +134,27 @@ class TestTables:
         assert report["jobs"][0]["state_reason"].endswith("attempt 1 is at work")
         assert len(tables.bucket.uploads()) == 3
 
-    @pytest.mark.parametrize("state", ["success", "up_for_retry"])
-    def test_takes_back_what_is_loaded_again(self, tables: Tables, state: str) -> None:
+    @pytest.mark.parametrize("complete", [True, False])
+    def test_leaves_what_is_visible_of_a_task_that_somebody_marked_as_successful(
+        self, tables: Tables, complete: bool
+    ) -> None:
+        """Nothing is loaded again: taken back, the rows would be lost."""
+        job = halfway(tables)
+        record(tables)
+        if complete:
+            job.complete(*job.files[1:])
+        there = data(tables)
+        with pytest.raises(ZeroRenameError, match="could not be recovered"):
+            run(tables, "success", apply=True, patience=0)
+        assert data(tables) == there
+        (report,) = run(tables, "success", apply=True, patience=0, direction="forward")["tables"]
+        assert report["outcomes"] == {"rolled-forward": 1}
+        assert data(tables) == job.keys
+
+    def test_takes_back_what_is_loaded_again(self, tables: Tables) -> None:
         halfway(tables)
         record(tables)
-        (report,) = run(tables, state, apply=True, patience=0)["tables"]
+        (report,) = run(tables, "up_for_retry", apply=True, patience=0)["tables"]
         assert report["outcomes"] == {"rolled-back": 1}
         assert data(tables) == []
         assert tables.bucket.keys("wh/") == [closed_key(ROOT, TRY.idempotency_key, JOB)]
@@ -327,7 +343,7 @@ class TestStates:
             ("running", JobLiveness.LIVE),
             ("queued", JobLiveness.LIVE),
             ("deferred", JobLiveness.LIVE),
-            ("success", JobLiveness.SUPERSEDED),
+            ("success", JobLiveness.UNKNOWN),
             ("up_for_retry", JobLiveness.SUPERSEDED),
             ("failed", JobLiveness.DEAD),
             ("removed", JobLiveness.DEAD),
