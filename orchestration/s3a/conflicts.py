@@ -268,16 +268,17 @@ def superseding(loads: Loads, mine: TryRecord, compares: bool) -> dict[str, Supe
         conflict was settled against it.
     :raises InvalidInputError: ranks of two kinds, which cannot be compared.
     """
-    run = mine.idempotency_key
+    run, loaded = mine.idempotency_key, {**loads.contested, **loads.partitions}
     return {
         name: SupersededBy(
             said_of(it.by),
             it.ranks.settled.stands if it.ranks.settled and it.ranks.has_lost(run) else None,
         )
-        for name, it in loads.partitions.items()
+        for name, it in loaded.items()
         if it.ranks.has_lost(run)
         or (
             compares
+            and name in loads.partitions
             and it.ranks.supersede(mine.rank, replaces(mine), run, f"in {name or 'the table'}")
         )
     }

@@ -10,7 +10,7 @@ application knows the mode, an attempt may replace the partitions that it names.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...committer.format.job_spec import Mode
 from ...committer.format.layout import UNPARTITIONED, TableRoot
@@ -64,10 +64,13 @@ class Loads:
     :param partitions: the loaded partitions by their names.
     :param doubtful: attempts that have begun to write some of them. It is not known whether they
         have committed.
+    :param contested: for an attempt that names no partition: the loaded partitions over which a
+        conflict of runs was settled. It may load them.
     """
 
     partitions: Mapping[str, LoadedPartition]
     doubtful: tuple[TryRecord, ...]
+    contested: Mapping[str, LoadedPartition] = field(default_factory=dict)
 
 
 def meet(named: Collection[str], folders: Collection[str]) -> bool:
@@ -171,15 +174,16 @@ def loads_of_others(root: TableRoot, mine: TryRecord) -> Step[Loads]:
 
     :raises RecordDamagedError: a record cannot be read.
     """
-    named = mine.partitions or (UNPARTITIONED,)
     every = yield from tries_since(root, 0.0)
+    contested = () if mine.partitions else _contested(it.record for it in every)
+    named = (*(mine.partitions or (UNPARTITIONED,)), *contested)
     others = [it for it in every if it.record.idempotency_key != mine.idempotency_key]
     done = in_order_of_writing(it.record for it in every if has_committed(it.record))
     ranks: dict[str, PartitionRanks] = {}
     loaded: dict[str, list[TryRecord]] = {}
     for record in done:
         is_own = record.idempotency_key == mine.idempotency_key
-        for name in _surely_loaded_of(record, named) if is_own else _loaded_of(record, named):
+        for name in _surely_loaded_of(record, named) if is_own else loaded_of(record, named):
             ranks[name] = _ranks_after(ranks.get(name, NO_RANKS), record, name)
             if not is_own:
                 loaded.setdefault(name, []).append(record)
@@ -188,7 +192,17 @@ def loads_of_others(root: TableRoot, mine: TryRecord) -> Step[Loads]:
         for name, records in loaded.items()
     }
     doubtful = (it.record for it in others if _is_doubtful(root, it))
-    return Loads(found, tuple(it for it in doubtful if meet(it.partitions, mine.partitions)))
+    return Loads(
+        {name: it for name, it in found.items() if name not in contested},
+        tuple(it for it in doubtful if meet(it.partitions, mine.partitions)),
+        {name: it for name, it in found.items() if name in contested},
+    )
+
+
+def _contested(records: Iterable[TryRecord]) -> tuple[str, ...]:
+    """Return the partitions over which a conflict of runs was settled."""
+    settled = {name for it in records for name in (*it.settles, *it.kept)}
+    return tuple(sorted(settled - {UNPARTITIONED}))
 
 
 def _ranks_after(before: PartitionRanks, record: TryRecord, partition: str) -> PartitionRanks:
@@ -219,14 +233,15 @@ def run_of_try(record: TryRecord, nobody: str) -> str:
     return f"{owner.dag_id}.{owner.task_id} of run {owner.run_id}"
 
 
-def _loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
+def loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
     """Pick those of the named partitions that a committed attempt has loaded, or may have.
 
     These are the ones that its record or its report names; all of them if neither accounts for all
     of its files. The name of an unpartitioned table's partition stands for the whole destination.
     """
     if UNPARTITIONED in named:
-        return [UNPARTITIONED]
+        others = [name for name in named if name != UNPARTITIONED]
+        return [UNPARTITIONED, *(loaded_of(record, others) if others else ())]
     report = record.report or {}
     entries = [it for it in report.get("partitions") or () if it.get("partition")]
     by_partition = sum(it.get("files") or 0 for it in entries)

@@ -23,6 +23,7 @@ from zero_rename.committer import (
     Table,
 )
 from zero_rename.committer.format.job_spec import Mode, OnConflict
+from zero_rename.committer.format.settling import SettledRuns, Settling
 from zero_rename.committer.rival_wait import RivalWait
 from zero_rename.committer.store.requests import Put
 from zero_rename.orchestration.runs.task_run import TaskRun
@@ -122,6 +123,41 @@ class TestNewerRunThatDied:
         report = {"files": 1, "partitions": [{"partition": "day=2", "files": 1}]}
         table.run(ledger.close_try(ROOT, newer, state=COMMITTED, report=report))
         submit(load(table))
+
+
+class TestRunOfAnyPartition:
+    """It names none, so it may load one in which a conflict was settled against it."""
+
+    ANY = LoadRequest(Committer.PARTITIONED, ROOT, Mode.REPLACE, ())
+    CLEARED = TaskRun("flights", "r", "load", -1, 2, 2)
+
+    def cleared(self, table: Table, policy: ConflictPolicy = ConflictPolicy()) -> S3ALoad:  # noqa: B008
+        return S3ALoad(table, self.CLEARED, self.ANY, policy, OLD)
+
+    def has_loaded(self, world: World, table: Table, run: str, day: int, **given: Any) -> None:
+        entry = {"partition": f"day={day}", "files": 1, "rows": 1, "bytes": 1}
+        other = put(table, uuid=run_uuid(), idempotency_key=run, partitions=(), rank=NEW, **given)
+        world.clock.advance(10)
+        report = {"decided_at": world.clock(), "files": 1, "partitions": [entry]}
+        table.run(ledger.close_try(ROOT, other, state=COMMITTED, report=report))
+        world.clock.advance(10)
+
+    @pytest.mark.parametrize("how", ["settles", "kept"])
+    def test_cleared_loser_gives_way_until_another_run_replaces_the_rows(
+        self, world: World, table: Table, how: str
+    ) -> None:
+        settling = Settling(SettledRuns("winner", (RUN.idempotency_key,)), NEW)
+        self.has_loaded(world, table, "winner", 1, **{how: {"day=1": settling}})
+        self.has_loaded(world, table, "another", 2)
+        refuse(self.cleared(table), SupersededRunError, "settled against this run over day=1")
+        submit(self.cleared(table, LAST))
+        self.has_loaded(world, table, "later", 1)
+        submit(self.cleared(table))
+
+    def test_run_that_has_lost_nothing_loads(self, world: World, table: Table) -> None:
+        settling = Settling(SettledRuns("winner", ("loser",)), NEW)
+        self.has_loaded(world, table, "winner", 1, settles={"day=1": settling})
+        submit(self.cleared(table))
 
 
 class TestAppends:
