@@ -160,6 +160,8 @@ class _Timeline:
                 continue
             # The run at work at that time is the first one that ended after it.
             later = [it for it in others if it.at >= record.opened_at]
+            if not (record.partitions or later):
+                continue  # It holds the whole table, and nobody was at work on this partition.
             by_policy = record.gave_way == "SupersededRunError"
             other = others[-1] if by_policy or not later else later[0]
             book.gave_way(name, _run_of(record), other, commits[-1], by_policy)

@@ -157,6 +157,27 @@ def test_run_that_gave_way_to_one_at_work_is_conflict(table: Table, clock: Manua
     ]
 
 
+def test_run_of_any_partition_that_gave_way_is_in_conflict_where_another_was_at_work(
+    table: Table, clock: ManualClock
+) -> None:
+    """It holds the whole table. Of the days that were loaded long before none is in conflict."""
+    for day in (1, 2, 3):
+        said = {"partitions": [{"partition": f"day={day}", "files": 1, "rows": 5}]}
+        load(table, clock, f"day {day}", OLD, partitions=(f"day={day}",), report=said)
+    first = begun(table, "again", OLD)
+    clock.advance(10)
+    request = LoadRequest(Committer.PARTITIONED, ROOT, Mode.REPLACE, ())
+    second = S3ALoad(table, TaskRun("hourly", "r", "load", -1, 1, 1), request, rank=NEW)
+    with pytest.raises(CommitConflictError, match="at work"), second.submitted():
+        pytest.fail("It is submitted.")
+    report = {"decided_at": clock.now + 5, "partitions": [{"partition": "day=1", "rows": 3}]}
+    clock.advance(5)
+    table.run(ledger.close_try(ROOT, first, state=COMMITTED, report=report))
+    conflict = only(table)
+    assert conflict.partition == "day=1"
+    assert [it.key for it in conflict.runs] == ["daily/again/load", "hourly/r/load"]
+
+
 def test_run_to_be_tried_again_is_no_conflict(table: Table, clock: ManualClock) -> None:
     """Of two that opened in one second both give way, and are tried again."""
     owner = Owner("hourly", "manual", "load")
