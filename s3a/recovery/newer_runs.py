@@ -17,7 +17,7 @@ from ...committer.format.records.head import PartitionHead, Slot
 from ...committer.store.listing import list_objects
 from ...committer.store.requests import Found, Get, Step
 from ..runs.ledger import tries_since
-from ..runs.rivals import has_committed, is_at_work, meet, run_of_try
+from ..runs.rivals import has_committed, is_at_work, loaded_of, meet, run_of_try
 from ..runs.try_record import StoredTry, TryRecord
 from .leftovers import LeftoverJob
 
@@ -118,9 +118,13 @@ def _replaces(record: TryRecord, folders: Collection[str]) -> bool:
         named = write.among or ((write.partition,) if write.partition else record.partitions)
         if not write.is_adding and meet(named, folders):
             return True
-    # An attempt's record has no write before its first one, and after it has committed.
-    may_replace = not record.writes and record.may_replace
-    return may_replace and meet(record.partitions, folders)
+    if record.writes or not record.may_replace:
+        return False
+    # An attempt's record has no write before its first one, and after it has committed. Then its
+    # report may say which partitions it has loaded. Files at the root are of the whole table.
+    entries = (record.report or {}).get("partitions") or ()
+    is_whole = any(it.get("partition") == UNPARTITIONED for it in entries)
+    return is_whole or bool(loaded_of(record, [it or UNPARTITIONED for it in folders]))
 
 
 def _said(record: TryRecord, at_work: bool) -> str:

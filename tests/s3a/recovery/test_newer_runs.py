@@ -110,6 +110,25 @@ def test_job_is_rolled_forward_beside_a_later_append_that_has_committed(
     assert world.visible() == sorted(job.keys)
 
 
+@pytest.mark.parametrize(
+    ("day", "files", "outcome"),
+    [
+        ("day=2", 1, JobOutcome.ROLLED_FORWARD),
+        ("day=1", 1, JobOutcome.ROLLED_BACK),
+        # Of one of its files nobody knows the partition.
+        ("day=2", 2, JobOutcome.ROLLED_BACK),
+        ("_unpartitioned", 1, JobOutcome.ROLLED_BACK),
+    ],
+)
+def test_later_run_of_any_partition_replaces_those_that_its_report_names(
+    world: World, job: MagicJob, day: str, files: int, outcome: JobOutcome
+) -> None:
+    report = {"files": files, "partitions": [{"partition": day, "files": 1}]}
+    later(world, report=report)
+    world.clock.advance(HOUR)
+    assert recover(world).outcome is outcome
+
+
 @pytest.mark.parametrize("mode", ["append", "replace", None])
 @pytest.mark.parametrize("theirs", [(), ("day=1",)])
 def test_job_that_its_run_has_reported_keeps_its_files_whoever_came_later(
