@@ -23,6 +23,7 @@ from ...committer.store.requests import All, Found, Get, ListedObject, Step
 from ...s3a.hadoop.commit_files import JobSummary
 from ...s3a.hadoop.job_traces import uuids_in_name
 from ...s3a.runs import ledger
+from ...s3a.runs.rivals import is_at_work
 from ...s3a.runs.try_record import COMMITTED, StoredTry
 
 if TYPE_CHECKING:
@@ -170,9 +171,11 @@ def _by_report(
 ) -> WrittenPartition | str | None:
     """Return a partition by the ledger's latest report, or the reason why it does not count."""
     report = said.latest.get(name)
-    if report is None or committer not in (None, report["committer"]):
+    if report is None:
         return None
-    unsure = said.why_unsure(name)
+    if committer not in (None, report["committer"]):
+        return f"loaded last by the {report['committer']!r} committer"
+    unsure = said.why_unsure(name, report)
     if unsure is not None:
         return unsure
     entry = next(it for it in report["partitions"] if it["partition"] == name)
@@ -222,15 +225,18 @@ class _Ledger:
     at_work: Sequence[StoredTry] = ()
     damage: str = ""
 
-    def why_unsure(self, partition: str) -> str | None:
+    def why_unsure(self, partition: str, report: Mapping[str, Any]) -> str | None:
         """Explain why a report of a partition may not be true any more; ``None``: it is.
 
         Another attempt may be replacing the partition's files. An attempt that names no partition
-        counts only while it may be writing.
+        counts only while it may be writing. One whose last sign of life came before the reported
+        load began does not count: it is dead, and nobody may ever settle it.
         """
+        began = report.get("started_at") or 0.0
         for known in self.at_work:
             named = known.record.partitions
-            if partition in named or (not named and known.may_be_writing):
+            may_replace = is_at_work(known) or known.record.beat_at >= began
+            if (partition in named and may_replace) or (not named and known.may_be_writing):
                 return f"the run {known.record.idempotency_key} loads it, or left it unsettled"
         return None
 

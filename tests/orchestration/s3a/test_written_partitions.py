@@ -14,7 +14,7 @@ from zero_rename.orchestration.job_query import READY, WAITING, QueryResult
 from zero_rename.orchestration.partitions_query import PartitionsQuery, table_query
 from zero_rename.orchestration.s3a.load import report_of_job
 from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.try_record import COMMITTED, UNDONE, TryRecord, run_uuid
+from zero_rename.s3a.runs.try_record import COMMITTED, FAILED, UNDONE, TryRecord, run_uuid
 
 pytestmark = pytest.mark.memory_s3
 AT = 1_359_700_000.0
@@ -54,14 +54,15 @@ def put_marker(tables: Tables, keys: list[str], job: str, at: float = AT, place:
     tables.bucket.put(f"wh/flights/{place}_SUCCESS", json.dumps(said).encode())
 
 
-def put_report(tables: Tables, at: float, **files: int) -> str:
+def put_report(tables: Tables, at: float, started: float | None = None, **files: int) -> str:
     """What an operator's load leaves beside the table."""
     table, run = tables.table(), run_uuid()
     entries = [
         {"partition": name.replace("_", "="), "files": count, "rows": 1, "bytes": 4}
         for name, count in files.items()
     ]
-    report = {"job": run, "jobs": [run], "decided_at": at, "committer": "magic"}
+    report: dict[str, Any] = {"job": run, "jobs": [run], "decided_at": at, "committer": "magic"}
+    report["started_at"] = started
     record = TryRecord(run, f"flights/{run}/load", NOBODY, "magic", "overwrite")
     record = table.run(ledger.open_try(table.root, record))
     report["partitions"] = entries
@@ -168,6 +169,19 @@ def test_report_does_not_count_while_another_try_may_replace_the_files(
     assert "day=1 (the run flights/again/load loads it" in ask(tables, 1).explanation
     table.run(ledger.close_try(table.root, record, state=UNDONE))
     assert ask(tables, 1).state == READY
+
+
+@pytest.mark.parametrize(("later", "state"), [(1, READY), (0, WAITING)])
+def test_report_counts_beside_a_try_that_died_before_its_load_began(
+    tables: Tables, later: int, state: str
+) -> None:
+    """Its run has failed for good, and nobody will ever settle it."""
+    put_files(tables, 1, 1)
+    table, run = tables.table(), run_uuid()
+    record = TryRecord(run, "flights/failed/load", NOBODY, "magic", "replace", ("day=1",), FAILED)
+    died = table.run(ledger.open_try(table.root, record)).beat_at
+    put_report(tables, died + 60, started=died + later, day_1=1)
+    assert ask(tables, 1).state == state
 
 
 def test_partition_whose_files_are_all_gone_is_not_ready(tables: Tables) -> None:
