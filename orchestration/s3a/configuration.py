@@ -145,8 +145,11 @@ def render(
     # An application without save() leaves the report of its one write here.
     reports = f"s3a://{load.root.bucket}/{ledger.report_prefix(load.root, run, 0)}"
     given: dict[str, Any] = {"summary_report_dir": reports, **options}
-    if load.committer is Committer.PARTITIONED and load.mode is not None:
-        given.setdefault("conflict_mode", CONFLICT_MODE_OF[load.mode])
+    # The mode wins over a connection's default: an append that replaced rows would not keep off
+    # other runs. But with directory an application without save() would replace the whole table.
+    is_said = load.committer is Committer.PARTITIONED or load.mode is Mode.APPEND
+    if load.committer in STAGING and load.mode is not None and is_said:
+        given["conflict_mode"] = CONFLICT_MODE_OF[load.mode]
     conf = S3ASettings(load.committer, uuid=run, **store, **given).spark_conf()
     return conf | ({PROVIDER_KEY: ENVIRONMENT_PROVIDER} if passes_keys else {})
 

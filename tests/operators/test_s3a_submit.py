@@ -253,6 +253,32 @@ class TestALoad:
         assert given["spark.hadoop.fs.s3a.encryption.algorithm"] == "AES256"
         assert given["spark.hadoop.fs.s3a.committer.staging.conflict-mode"] == "append"
 
+    @pytest.mark.parametrize(
+        ("committer", "mode", "meant"),
+        [
+            ("partitioned", "append", "append"),
+            ("directory", "append", "append"),
+            ("partitioned", "overwrite", "replace"),
+        ],
+    )
+    @pytest.mark.parametrize("asked", ["replace", "append", None])
+    def test_mode_wins_over_a_conflict_mode_of_the_connection(
+        self,
+        tables: Tables,
+        spark: FakeSpark,
+        monkeypatch: pytest.MonkeyPatch,
+        committer: str,
+        mode: str,
+        meant: str,
+        asked: str | None,
+    ) -> None:
+        """An application without save() follows it, and other runs go by the mode."""
+        extra = {"table_root": tables.url(""), "s3a_options": {"conflict_mode": asked}}
+        monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+        run(operator(tables, committer=committer, mode=mode, zero_rename_conn_id="zr"))
+        given = settings(spark)
+        assert given["spark.hadoop.fs.s3a.committer.staging.conflict-mode"] == meant
+
 
 class TestChecks:
     def test_conf_that_breaks_a_rule(self, tables: Tables, spark: FakeSpark) -> None:
