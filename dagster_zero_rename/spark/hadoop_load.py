@@ -86,7 +86,7 @@ class HadoopLoad(SparkLoad):
         conflicts = ConflictPolicy(about, superseded)
         rank = _rank(step, paths, about)
         waiting = rival_wait(step, policy.wait_for_other_runs)
-        earlier = loaded_by_s3a(table, step, mode, "auto", about)
+        earlier = loaded_by_s3a(table, step, mode, "auto", about, wanted.partitions)
         last = None if earlier is None else last_load(table, step.idempotency_key)
         step.refuse_second(last and last.owner, table.root, last and last.uuid)
         plan = None if earlier is not None else taken_plan(table, step)

@@ -69,7 +69,9 @@ def loaded_before(load: TableLoad, on_repeat: str) -> dict[str, Any] | None:
         return None  # Hadoop's committers do not write Delta tables.
     try:
         with ended_for_good():
-            return loaded_by_s3a(load.directories, load.run, said.mode, on_repeat, said.on_conflict)
+            names = () if load.committer == NATIVE else load.partitions
+            about = said.on_conflict
+            return loaded_by_s3a(load.directories, load.run, said.mode, on_repeat, about, names)
     except StoreRefusedError:
         if load.committer != NATIVE:
             raise

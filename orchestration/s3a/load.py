@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ from ...committer.store.requests import Step
 from ...s3a.hadoop.job_traces import read_marker, uploads_below
 from ...s3a.hadoop.settings import Committer
 from ...s3a.runs import ledger
-from ...s3a.runs.rivals import living_rivals, said_of
+from ...s3a.runs.rivals import living_rivals, loads_of_others, replaces, said_of, written_at
 from ...s3a.runs.try_record import (
     COMMITTED,
     OPERATOR_INTERVAL,
@@ -85,6 +85,7 @@ def loaded_by_s3a(
     mode: Mode | None,
     on_repeat: str,
     on_conflict: OnConflict | None = None,
+    partitions: Collection[str] = (),
 ) -> dict[str, Any] | None:
     """Finish or undo a run's earlier attempts with any of Hadoop's committers.
 
@@ -93,9 +94,11 @@ def loaded_by_s3a(
     :param mode: of the new attempt; ``None`` if only its application knows it.
     :param on_repeat: the operator's argument.
     :param on_conflict: the operator's argument.
+    :param partitions: that the new attempt names; empty for any.
     :return: the report of an earlier attempt if nothing is to be loaded, else ``None``.
     :raises OutcomeUnknownError: an earlier attempt is at work, or its end cannot be found out now.
-    :raises RefusedError: loading again would double rows.
+    :raises RefusedError: loading again would double rows, or leave rows of the run beside the new
+        ones in partitions that it does not name any more.
     :raises CommitConflictError: the run has committed while another run wrote the same partitions.
     :raises SupersededRunError: the same, and that conflict was settled against this run.
     """
@@ -127,7 +130,38 @@ def loaded_by_s3a(
             "that commit, or to add the rows once more, give Airflow's operator on_repeat='skip' "
             "or 'append'; in Dagster a new run adds them once more.",
         )
+    if decided == "replace_own" and mode is Mode.REPLACE and partitions:
+        _refuse_rows_elsewhere(table, found, partitions)
     return None
+
+
+def _refuse_rows_elsewhere(table: Table, found: TryRecord, partitions: Collection[str]) -> None:
+    """Refuse to load a run again while rows of its commit lie in partitions that it names no more.
+
+    An overwrite by Hadoop's committers only replaces the partitions that it names.
+
+    :param found: the attempt that committed.
+    :raises RefusedError: there may be such rows: no other run has replaced them since.
+    """
+    entries = (found.report or {}).get("partitions") or ()
+    names = {it["partition"] for it in entries if it.get("files")}
+    elsewhere = tuple(sorted(names.difference(partitions)))
+    if not elsewhere:
+        return
+    loads = table.run(loads_of_others(table.root, replace(found, partitions=elsewhere))).partitions
+    at = written_at(found)
+    gone = {name for name, it in loads.items() if replaces(it.by) and written_at(it.by) > at}
+    left = [name for name in elsewhere if name not in gone]
+    if left:
+        raise RefusedError(
+            f"This run has committed rows in {first_few(left)} (attempt {found.owner.try_number}), "
+            f"and now names {first_few(sorted(partitions))}: an overwrite by one of Hadoop's "
+            "committers would leave those rows beside the new ones. Nothing was submitted.",
+            table=table.root.url,
+            job=(found.report or {}).get("job"),
+            remedy="Name those partitions, too: the load empties those that get no row. To keep "
+            "those rows, give on_repeat='append'.",
+        )
 
 
 @dataclass(frozen=True)

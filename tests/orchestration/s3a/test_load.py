@@ -94,6 +94,45 @@ def test_what_is_not_the_load_that_was_asked_for(
     assert loading.known.record.state == FAILED
 
 
+class TestRunThatNamesOtherPartitions:
+    """A task is cleared once its partition was changed."""
+
+    def cleared(self, world: World, *partitions: str) -> object:
+        table = Loading(world).table
+        return loaded_by_s3a(table, RETRY, Mode.REPLACE, "replace_own", partitions=partitions)
+
+    @pytest.fixture(autouse=True)
+    def _committed(self, world: World) -> None:
+        loading = Loading(world)
+        with loading.load.submitted():
+            pass
+        entry = {"partition": "day=1", "files": 1, "rows": 1, "bytes": 1}
+        report = {"job": "w1", "decided_at": world.clock(), "partitions": [entry]}
+        done = {"state": COMMITTED, "report": report}
+        loading.table.run(ledger.close_try(ROOT, loading.known.record, **done))
+        world.clock.advance(60)
+
+    def test_is_refused_while_its_rows_lie_where_it_loads_no_more(self, world: World) -> None:
+        with pytest.raises(RefusedError, match=r"has committed rows in day=1 .* names day=2"):
+            self.cleared(world, "day=2")
+
+    def test_loads_where_it_names_the_former_ones_too(self, world: World) -> None:
+        assert self.cleared(world, "day=1", "day=2") is None
+        assert self.cleared(world) is None
+
+    def test_loads_once_another_run_has_replaced_its_rows(self, world: World) -> None:
+        other = Loading(world, OTHER_RUN)
+        with other.load.submitted():
+            pass
+        key = other.load.uuid
+        known = other.table.run(ledger.find(ROOT, OTHER_RUN.idempotency_key, key))
+        assert known is not None
+        report = {"job": key, "decided_at": world.clock(), "partitions": []}
+        done = {"state": COMMITTED, "report": report}
+        other.table.run(ledger.close_try(ROOT, known.record, **done))
+        assert self.cleared(world, "day=2") is None
+
+
 def test_what_the_application_left_is_for_the_next_try_to_settle(world: World) -> None:
     loading = Loading(world)
 
