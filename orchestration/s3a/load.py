@@ -463,14 +463,15 @@ class S3ALoad:
 
         :raises VerificationError: one did not.
         """
-        unfinished = [write for write in writes if write.state != WRITTEN]
-        urls = (self._root.url, f"{self._root.url}/")
-        mine = [w for w in writes if w.destination == urls[0] or w.destination.startswith(urls[1])]
+        unfinished = [write for write in writes if not write.is_done]
+        mine = [write for write in writes if write.is_to(self._root)]
         named = {w.partition for w in mine if w.partition}
         if not self.load.partitions or self.load.mode is not Mode.REPLACE:
             named = set()
         if unfinished:
-            what = f"its record of {unfinished[0].uuid} says {unfinished[0].state}"
+            first = unfinished[0]
+            what = f"its record of {first.uuid} says {first.state}"
+            what += ", and partitions that got no row could not be emptied" * first.unfinished
             remedy = "An application may not go on after a failed save(). Load again."
         elif not mine:
             what = f"wrote {writes[0].destination} only"

@@ -34,7 +34,6 @@ from ...s3a.runs.try_record import (
     FENCED,
     SETTLED,
     UNDONE,
-    WRITTEN,
     StoredTry,
     TryRecord,
     WriteRecord,
@@ -278,7 +277,7 @@ def at_work(table: Table, known: StoredTry) -> OutcomeUnknownError:
 
 def is_committed(table: Table, write: WriteRecord) -> bool:
     """Return whether a write committed, by its entry in the record, its marker or its report."""
-    if write.state == WRITTEN:
+    if write.is_done:
         return True
     if write.empties:
         return False

@@ -8,7 +8,7 @@ themselves is called *task attempts* and *application attempts*.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -88,6 +88,8 @@ class WriteRecord:
     :param rows: number of rows that Spark wrote; ``None`` while it writes, and if the rows were
         not counted.
     :param among: the only partitions that its rows can be in; empty for any.
+    :param unfinished: its job has committed, and named partitions that got no row may still hold
+        their old files.
     """
 
     uuid: str
@@ -104,6 +106,7 @@ class WriteRecord:
     ended_at: Annotated[float, LEFT_OUT] = 0.0
     rows: Annotated[int | None, LEFT_OUT] = None
     among: Annotated[tuple[str, ...], LEFT_OUT] = ()
+    unfinished: Annotated[bool, LEFT_OUT] = False
 
     @property
     def root(self) -> TableRoot:
@@ -116,13 +119,25 @@ class WriteRecord:
         return int(self.opened_at * 1000)
 
     @property
+    def is_done(self) -> bool:
+        """True if its job has committed, and nothing is left to do after that."""
+        return self.state == WRITTEN and not self.unfinished
+
+    @property
     def empties(self) -> bool:
         """True if the write has to empty named partitions that got no row, after its job.
 
-        Such a write is not done until its state is :data:`WRITTEN`, even if its job has committed.
+        Such a write is not done until its record says so, even if its job has committed.
         """
         named = self.partition is None and bool(self.among)
         return named and self.mode == Mode.REPLACE and self.committer == Committer.PARTITIONED
+
+    def is_to(self, root: TableRoot) -> bool:
+        """Return whether it writes into a table: to its root, or to a folder in it.
+
+        An application may also write other tables.
+        """
+        return f"{self.destination}/".startswith(f"{root.url}/")
 
     @property
     def is_adding(self) -> bool:
@@ -190,6 +205,14 @@ class TryRecord:
     def is_alone(self) -> bool:
         """True if no operator submitted it. Then no next attempt follows, or reads its result."""
         return self.idempotency_key == self.uuid
+
+    def mode_of(self, writes: Iterable[WriteRecord]) -> str | None:
+        """Return its mode; if only its application knows that, the one that its writes have.
+
+        ``None`` if these have several.
+        """
+        modes = {it.mode for it in writes if it.mode}
+        return self.mode or (modes.pop() if len(modes) == 1 else None)
 
     @property
     def may_replace(self) -> bool:

@@ -144,8 +144,8 @@ class _Application:
         except Exception as error:
             if done.state == WRITTEN:
                 # It is committed, but files or rows are missing, or the other partitions are not
-                # empty yet: a retry finds this again, by the record, and so do other runs.
-                self._note(done)
+                # empty yet: a retry finds this by the record, and so do other runs.
+                self._note(replace(done, unfinished=record.empties))
                 raise
             if not _lost_spark(error):
                 self._note(replace(record, state=FAILED))
@@ -319,6 +319,7 @@ class _Application:
 
         This is not atomic with the job: it comes directly after it.
 
+        :return: these partitions, also those that held no file before.
         :raises UnfinishedCommitError: one could not be emptied; the job's rows are visible.
         """
         target = self._target
@@ -328,9 +329,9 @@ class _Application:
         for name in target.among:
             try:
                 files = self._table.run(list_data(target.root, name))
-                if not files or any(record.uuid in item.key for item in files):
+                if any(record.uuid in item.key for item in files):
                     continue
-                left = self._table.run(remove((item.key, None) for item in files))
+                left = self._table.run(remove((item.key, None) for item in files)) if files else {}
             except ZeroRenameError as error:
                 raise self._not_emptied(record, name, f"its old files ({error})") from error
             for key, cause in left.items():

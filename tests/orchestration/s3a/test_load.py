@@ -94,6 +94,14 @@ def test_what_is_not_the_load_that_was_asked_for(
     assert loading.known.record.state == FAILED
 
 
+def test_load_with_partitions_that_could_not_be_emptied_is_not_the_load(world: World) -> None:
+    loading = Loading(world)
+    with loading.load.submitted():
+        loading.enter(ROOT.url, unfinished=True)
+    with pytest.raises(VerificationError, match="says written, and partitions that got no row"):
+        loading.load.report()
+
+
 class TestRunThatNamesOtherPartitions:
     """A task is cleared once its partition was changed."""
 

@@ -228,6 +228,38 @@ def test_committed_write_that_could_not_empty_a_partition_is_on_record_as_writte
     assert [write.state for write in writes(store)] == [WRITTEN]
 
 
+def test_committed_write_whose_partitions_are_not_empty_yet_is_not_done(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry loads again: it reported the load, and the old rows stayed."""
+    MemoryDriver(store).run(ledger.open_try(ROOT, a_try(idempotency_key=ONCE)))
+    target = WriteTarget(ROOT, "partitioned", Mode.REPLACE, ("day",), ("day=1",))
+    view: Any = NoSettings()
+    made = _Application(target, view, Handoff(table=ROOT, idempotency_key=ONCE, s3a_run=JOB))
+    made._records.driver = MemoryDriver(store)  # pyright: ignore
+    made._table.driver = MemoryDriver(store, unreachable)  # pyright: ignore
+    for name in ("_spark_writes", "_verify"):
+        monkeypatch.setattr(made, name, lambda *_: None)
+    monkeypatch.setattr(recorded_write, "RowCount", lambda name: Uncounted())
+    with pytest.raises(UnfinishedCommitError, match="could not be emptied"):
+        made.write(a_frame(), WRITE, 1, 1)
+    (write,) = writes(store)
+    assert (write.state, write.is_done) == (WRITTEN, False)
+
+
+def test_named_partitions_without_rows_or_old_files_count_as_emptied(store: MemoryStore) -> None:
+    """A sensor of one of them finds in the report that the run has loaded it."""
+    view: Any = NoSettings()
+    target = WriteTarget(ROOT, "partitioned", Mode.REPLACE, ("day",), ("day=1", "day=2", "day=3"))
+    made = _Application(target, view, Handoff())
+    made._table.driver = MemoryDriver(store)  # pyright: ignore
+    write = WriteRecord(write_uuid(JOB, 1), 1, "partitioned", ROOT.url, "replace")
+    for day, name in ((1, f"part-0-{write.uuid}"), (2, "part-0-old")):
+        store.apply(Put(f"{ROOT.prefix}/day={day}/{name}.parquet", b"rows"))
+    assert made._empty_the_rest(write) == ("day=2", "day=3")
+    assert store.keys(f"{ROOT.prefix}/") == [f"{ROOT.prefix}/day=1/part-0-{write.uuid}.parquet"]
+
+
 def test_committed_overwrite_that_cannot_look_for_rows_to_remove_is_told_as_committed(
     store: MemoryStore,
 ) -> None:
