@@ -304,9 +304,11 @@ def raw_write(root: TableRoot, record: TryRecord, **changes: Any) -> WriteRecord
 def _writes_of(root: TableRoot, record: TryRecord) -> tuple[WriteRecord, ...]:
     """Return the writes that an attempt may have committed.
 
-    Its record has none if its application does not use ``save()``: then it is :func:`raw_write`.
+    Its record has none if its application does not use ``save()``, or did not come to it: then it
+    is :func:`raw_write`, in the partitions that the attempt may write.
     """
-    return record.writes or (raw_write(root, record),)
+    raw = raw_write(root, record)
+    return record.writes or (replace(raw, among=record.partitions if raw.is_adding else ()),)
 
 
 def _marks_files(record: TryRecord, write: WriteRecord) -> bool:

@@ -262,6 +262,29 @@ class TestWhatWouldDouble:
             run.settle()
         assert run.first().record.state not in (COMMITTED, UNDONE)
 
+    @pytest.mark.parametrize("came", ["day=2", "day=1"])
+    def test_a_file_that_came_to_another_partition_is_none_of_it(self, came: str) -> None:
+        """save() lets a load write the partitions only that its task names."""
+        run = Run(write(state=WRITING, among=("day=1",)))
+        run.world.store.apply(Put(f"{ROOT.prefix}/{came}/part-0.parquet", b"rows"))
+        if came == "day=2":
+            assert run.settle().state == UNDONE
+        else:
+            with pytest.raises(RefusedError):
+                run.settle()
+
+    @pytest.mark.parametrize("came", ["day=2", "day=1"])
+    def test_a_file_of_another_partition_is_none_of_an_attempt_that_came_to_no_write(
+        self, came: str
+    ) -> None:
+        run = Run(partitions=("day=1",))
+        run.world.store.apply(Put(f"{ROOT.prefix}/{came}/part-0.parquet", b"rows"))
+        if came == "day=2":
+            assert run.settle().state == UNDONE
+        else:
+            with pytest.raises(RefusedError):
+                run.settle()
+
     def test_a_job_that_cannot_be_settled(self) -> None:
         run = Run(write(state=WRITING))
         job = run.world.job(uuid=FIRST)
