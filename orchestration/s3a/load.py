@@ -104,8 +104,9 @@ def loaded_by_s3a(
     """
 
     def report_of(record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any]:
-        report = s3a_report(table, record, writes, [described(table, write) for write in writes])
-        return _with_conflict(report, met_unseen(table, record, writes), on_conflict)
+        mine = [it for it in writes if it.is_to(table.root)]
+        report = s3a_report(table, record, mine, [described(table, write) for write in mine])
+        return _with_conflict(report, met_unseen(table, record, mine), on_conflict)
 
     found = Tries(table, run.idempotency_key, report_of, insist=on_repeat == "append").settle()
     if found is None:
@@ -415,14 +416,15 @@ class S3ALoad:
         writes = record.writes or (raw,)
         try:
             self._check(writes)
-            jobs = [verified(self._table, self._root, write) for write in writes]
+            jobs = self._verified(writes)
         except ZeroRenameError:
             self._note(ledger.note_failed(self._root, self._try))
             raise
-        report = s3a_report(self._table, record, writes, jobs)
+        mine = [it for it in writes if it.is_to(self._root)]
+        report = s3a_report(self._table, record, mine, [jobs[it.uuid] for it in mine])
         said = met(self._table, self._try, self._ended_before)
         report = _with_conflict(report, said, self._policy.on_conflict)
-        done = {"state": COMMITTED, "report": report, "writes": ()}
+        done = {"state": COMMITTED, "report": report, "writes": (), "mode": record.mode_of(mine)}
         while known is not None and not self._table.run(
             ledger.settle_try(self._root, known, **done)
         ):
@@ -457,6 +459,15 @@ class S3ALoad:
             job=self.uuid,
             remedy="Look which rows are there before the task is marked or cleared.",
         )
+
+    def _verified(self, writes: Sequence[WriteRecord]) -> dict[str, CommittedWrite]:
+        """Verify writes, of other tables, too; return them by their UUIDs.
+
+        Another bucket is not read from here. The application itself has verified a write there.
+        """
+        mine, records = self._table, self._root
+        here = (it for it in writes if it.root.bucket == records.bucket)
+        return {it.uuid: verified(mine, records, it) for it in here}
 
     def _check(self, writes: Sequence[WriteRecord]) -> None:
         """Check that all writes have ended, and went to the table and partitions of the task.

@@ -22,7 +22,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...committer.errors import OutcomeUnknownError, RefusedError, VerificationError, counted
+from ...committer.errors import (
+    OutcomeUnknownError,
+    RefusedError,
+    VerificationError,
+    counted,
+    first_few,
+)
 from ...committer.format.layout import TableRoot
 from ...committer.store.deletion import remove
 from ...s3a.hadoop.settings import STAGING, UNIQUE_KEY
@@ -142,10 +148,14 @@ class Tries:
             forward |= set(known.record.recovered)
             unsure = [w for w in unsure if w.uuid not in forward or w.empties]
             unsure = [w for w in unsure if not is_committed(self._table, w)]
-        is_whole = not unsure and writes[-1].part == writes[-1].parts
+        root = self._table.root
+        # An application that wrote other tables only has not loaded this one.
+        is_loaded = any(w.is_to(root) for w in writes)
+        is_whole = is_loaded and not unsure and writes[-1].part == writes[-1].parts
         report = self._reported(record, writes) if is_whole else None
         if report is not None:
             changes: dict[str, Any] = {"state": COMMITTED, "report": report, "writes": ()}
+            changes["mode"] = record.mode_of(it for it in writes if it.is_to(root))
         else:
             if not self._insist:
                 self._undo(record, writes, unsure)
@@ -208,19 +218,32 @@ class Tries:
 
         :raises RefusedError: the table may have rows of it, and loading again would double them.
         """
-        done = [w.uuid for w in writes if w not in unsure and w.is_adding]
+        table = self._table.root
+        done = [w for w in writes if w not in unsure and w.is_adding]
         if done:
-            reports = ledger.reports_prefix(self._table.root, record.uuid)
+            if any(w.is_to(table) for w in writes):
+                why = f"{len(done)} of its writes committed and others did not"
+            else:
+                places = first_few(sorted({w.destination for w in done}))
+                why = f"it wrote nothing to this table, and added rows to {places}"
             raise self._doubtful(
                 record,
-                f"{len(done)} of its writes committed and others did not, so loading all again "
-                "would add their rows twice",
-                f"Remove the files of {', '.join(done)}, which their reports below {reports} "
-                "name, and submit with on_repeat='append'. Or add what is missing by hand, and "
-                "mark the task as successful.",
+                f"{why}, so loading all again would add their rows twice",
+                f"Remove the files of {', '.join(w.uuid for w in done)}, which their reports "
+                f"below {ledger.reports_prefix(table, record.uuid)} name, and submit with "
+                "on_repeat='append'. Or add what is missing by hand, and mark the task as "
+                "successful.",
             )
         for write in (write for write in unsure if write.is_adding):
             root = write.root
+            if root.bucket != table.bucket:
+                raise self._doubtful(
+                    record,
+                    f"whether its write to {write.destination} committed is not on record, and "
+                    "that bucket is not read from here",
+                    f"Look there for files of {write.uuid}; remove them, and submit with "
+                    "on_repeat='append'.",
+                )
             if _marks_files(record, write):
                 # The files' names have the job's UUID, so they are its own.
                 came = self._table.run(files_since(root, write.since_ms))

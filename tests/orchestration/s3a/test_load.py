@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from support.memory_store import MemoryDriver
 from support.s3a_jobs import ROOT, World
+from support.s3a_stand_in import marker
 from zero_rename.committer import OutcomeUnknownError, RefusedError, Table, VerificationError
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.rival_wait import RivalWait
+from zero_rename.committer.store.requests import Put
 from zero_rename.orchestration.job_query import FAILED as FAILED_ANSWER
 from zero_rename.orchestration.job_query import READY, WAITING, JobQuery
 from zero_rename.orchestration.runs.task_run import TaskRun
@@ -100,6 +105,29 @@ def test_load_with_partitions_that_could_not_be_emptied_is_not_the_load(world: W
         loading.enter(ROOT.url, unfinished=True)
     with pytest.raises(VerificationError, match="says written, and partitions that got no row"):
         loading.load.report()
+
+
+@pytest.mark.parametrize("rejects", [f"{ROOT.url}_rejects", "s3://elsewhere/rejects"])
+def test_report_is_about_the_tasks_table_alone(world: World, rejects: str) -> None:
+    """Of another bucket nothing is read: there the application itself has verified its write."""
+    loading = Loading(world)
+    target = io.BytesIO()
+    pq.write_table(pa.table({"flight": [1]}), target)
+    rows = target.getvalue()
+    for number, (url, day) in enumerate(((ROOT.url, "day=1"), (rejects, "day=9")), 1):
+        bucket, _, prefix = url.removeprefix("s3://").partition("/")
+        folder = f"{prefix}/{day}"
+        if bucket == ROOT.bucket:
+            key = f"{folder}/part-0.parquet"
+            world.store.apply(Put(key, rows))
+            body = marker(f"w{number}", "magic", {key: len(rows)})
+            world.store.apply(Put(f"{folder}/_SUCCESS", body))
+    with loading.load.submitted():
+        loading.enter(f"{ROOT.url}/day=1", partition="day=1", rows=1)
+        loading.enter(f"{rejects}/day=9", partition="day=9", rows=1)
+    report = loading.load.report()
+    assert [it["partition"] for it in report["partitions"]] == ["day=1"]
+    assert (report["jobs"], report["rows"], report["files"]) == (["w1"], 1, 1)
 
 
 class TestRunThatNamesOtherPartitions:

@@ -138,6 +138,13 @@ class TestWhatCountsAsDone:
         refuse_late_commits(run.table, ONCE, quiet=True)
         assert Run(half, committer="partitioned", mode="replace").settle().state == COMMITTED
 
+    @pytest.mark.parametrize("mode", ["replace", "append"])
+    def test_mode_that_only_the_application_knew_is_on_record(self, mode: str) -> None:
+        """A look for conflicts asks whether the load replaced rows."""
+        assert Run(write(mode=mode), mode=None).settle().mode == mode
+        several = Run(write(mode=mode), write(SECOND, mode="fail-if-exists"), mode=None)
+        assert several.settle().mode is None
+
     def test_what_maintenance_has_rolled_forward_is_not_added_again(self) -> None:
         run = Run(write(state=WRITING), recovered=(FIRST,))
         assert run.settle().state == COMMITTED
@@ -293,6 +300,34 @@ class TestWhatWouldDouble:
         with pytest.raises(OutcomeUnknownError, match="could not be settled"):
             run.settle()
         assert run.first().record.state not in (COMMITTED, UNDONE)
+
+
+class TestOtherTables:
+    """An application may write other tables, too."""
+
+    REJECTS = f"{ROOT.url}_rejects"
+
+    def test_write_to_another_table_alone_is_no_load_of_this_one(self) -> None:
+        elsewhere = write(mode="replace", destination=self.REJECTS)
+        run = Run(elsewhere, mode="replace")
+        assert run.settle().state == UNDONE
+        assert run.reported == []
+
+    def test_rows_added_to_another_table_alone_are_not_added_again(self) -> None:
+        run = Run(write(destination=self.REJECTS))
+        with pytest.raises(RefusedError, match=r"wrote nothing to this table, .*_rejects, so"):
+            run.settle()
+        assert run.first().record.state not in (COMMITTED, UNDONE)
+
+    def test_both_tables_are_the_load(self) -> None:
+        run = Run(write(), write(SECOND, destination=self.REJECTS))
+        assert run.settle().state == COMMITTED
+
+    def test_unknown_append_to_another_bucket_is_not_repeated(self) -> None:
+        """Files there cannot be seen from here."""
+        run = Run(write(state=WRITING, destination="s3://elsewhere/rejects"))
+        with pytest.raises(RefusedError, match="that bucket is not read from here"):
+            run.settle()
 
 
 class TestWhoIsAtWork:
