@@ -75,14 +75,15 @@ def heartbeats(table: LoadedTable, run: LoadRun) -> AbstractContextManager[None]
 def send_heartbeats(table: LoadedTable, run: LoadRun) -> list[str]:
     """Send a heartbeat for each open job of an attempt that has not decided yet.
 
-    :return: the ids of the jobs that are alive.
+    :return: the ids of these jobs, also in a Delta table, to which no heartbeats are sent.
     """
-    alive = []
+    found = []
     for job in table.open_jobs():
         mine = run.owns(job.owner) and run.made(job.owner)
-        if mine and job.decided is None and table.send_heartbeat(job.job, INTERVAL):
-            alive.append(job.job)
-    return alive
+        if mine and job.decided is None:
+            table.send_heartbeat(job.job, INTERVAL)
+            found.append(job.job)
+    return found
 
 
 def wait_for_living(table: LoadedTable, run: LoadRun) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from support.airflow import Tables, task_context
+from support.airflow import SCHEMA, Tables, task_context
 from zero_rename.committer import Owner
 from zero_rename.orchestration.runs import heartbeat
 from zero_rename.orchestration.runs.heartbeat import send_heartbeats
 from zero_rename.orchestration.runs.task_run import TaskRun
+from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.provider.task_context import task_run
 
 pytestmark = pytest.mark.memory_s3
@@ -69,6 +70,15 @@ def test_the_job_is_named_once(
     with heartbeat.heartbeats(tables.table(), run):
         assert all(sent.acquire(timeout=60) for _ in range(3))
     assert caplog.text.count(f"opened the job {mine}") == 1
+
+
+def test_job_in_a_delta_table_is_named_though_it_gets_no_heartbeats(
+    tables: Tables, run: TaskRun
+) -> None:
+    table = ZeroRenameHook().get_delta_table(tables.url())
+    with table.job(SCHEMA, owner=MINE) as job:
+        assert send_heartbeats(table, run) == [job.job]
+    assert send_heartbeats(table, run) == []
 
 
 def test_nothing_open(tables: Tables, run: TaskRun) -> None:
