@@ -82,6 +82,17 @@ def change(
     return int(deltalake.DeltaTable(folder, storage_options=options).version())
 
 
+def insert(folder: str, values: str) -> None:
+    """Insert rows by DuckDB, whose extension commits by Delta's kernel.
+
+    :param values: as in SQL.
+    """
+    connection = _duckdb()
+    connection.execute(f"attach '{folder}' as t (type delta)")
+    connection.execute(f"insert into t values {values}")
+    connection.execute("detach t")
+
+
 def appends(folder: str, numbers: list[int], options: dict[str, str]) -> list[int]:
     """Append a row at a time to a table on S3; return those that delta-rs says are there."""
     done = []
@@ -95,7 +106,7 @@ def appends(folder: str, numbers: list[int], options: dict[str, str]) -> list[in
     return done
 
 
-_CAN = {"read": read, "change": change, "appends": appends}
+_CAN = {"read": read, "change": change, "insert": insert, "appends": appends}
 
 
 def main() -> None:

@@ -62,6 +62,11 @@ class SharedTable:
         self._engines.ask(do="change", folder=folder, verb=verb, rows=rows, where=where)
         self.take_back()
 
+    def by_duckdb(self, values: str) -> None:
+        """Insert rows by DuckDB."""
+        self._engines.ask(do="insert", folder=self.hand_out(), values=values)
+        self.take_back()
+
     def by_sql(self, statement: str) -> list[Any]:
         """Change the table by a statement of Spark's SQL about ``{table}``; its rows."""
         table = f"delta.`{self.hand_out()}`"
