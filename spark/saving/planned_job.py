@@ -176,16 +176,20 @@ def _named(
     """Convert names of partitions to their canonical spelling."""
     if not paths:
         return paths
-    columns = options.partition_by
+    own, columns = None, options.partition_by
     if columns is None:
-        columns = _columns_of(table)
-    stored = _with_partition_columns(stored, columns)
-    return tuple(dict.fromkeys(normalise_partition(path, stored, columns) for path in paths))
+        own, columns = _shape_of(table)
+    return _spelled(paths, _as_in_table(stored, own, columns), columns)
 
 
-def _with_partition_columns(stored: pa.Schema, by: Sequence[str]) -> pa.Schema:
-    """Return a frame's columns, with the partition columns in the table's spelling.
+def _spelled(paths: Sequence[str], schema: pa.Schema, by: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(normalise_partition(path, schema, by) for path in paths))
 
+
+def _as_in_table(stored: pa.Schema, own: pa.Schema | None, by: Sequence[str]) -> pa.Schema:
+    """Return a frame's columns, with the partition columns in the table's spelling and types.
+
+    :param own: the table's columns; ``None``: they are not known, so the frame's types count.
     :raises InvalidInputError: the frame lacks a partition column.
     """
     stored = renamed(stored, [find_column(name, by) or name for name in stored.names])
@@ -196,6 +200,9 @@ def _with_partition_columns(stored: pa.Schema, by: Sequence[str]) -> pa.Schema:
                 f"{', '.join(stored.names)}; nothing was written.",
                 remedy="Add the column to the data or correct its name.",
             )
+        if own is not None and column in own.names:
+            index = stored.get_field_index(column)
+            stored = stored.set(index, stored.field(index).with_type(own.field(column).type))
     return stored
 
 
@@ -206,14 +213,12 @@ def _replaced(
 
     :raises InvalidInputError: it is not certain which partitions fit.
     """
-    by = _columns_of(table) or options.partition_by or ()
-    schema = _with_partition_columns(stored, by)
+    own, by = _shape_of(table)
+    by = by or options.partition_by or ()
+    schema = _as_in_table(stored, own, by)
     named = named_partition(where, schema, by)
     if named is not None and len(parse_partition(named)) == len(by):
-        return {
-            "replace_partitions": _named(table, options, stored, (named,)),
-            "replace_where": None,
-        }
+        return {"replace_partitions": _spelled((named,), schema, by), "replace_where": None}
     found = read_predicate(where, schema, by)
     fits = selected_partitions(where, schema, by)
     if fits is None or found.unsure is not None:
@@ -228,9 +233,13 @@ def _replaced(
     return {"replace_where": fits}
 
 
-def _columns_of(table: Table | DeltaTable) -> tuple[str, ...]:
-    """Return the partition columns of a table, or of the directories before its first job."""
+def _shape_of(table: Table | DeltaTable) -> tuple[pa.Schema | None, tuple[str, ...]]:
+    """Return a table's columns and partition columns.
+
+    Before its first job, only the columns of its directories are known, if there are any.
+    """
     try:
-        return table.partition_by
+        shape = table.shape() if isinstance(table, DeltaTable) else table.recorded_shape()
+        return (None, table.partition_by) if shape is None else shape
     except TableNotFoundError:
-        return ()
+        return None, ()
