@@ -33,7 +33,12 @@ from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.store.encryption import Encryption
 from zero_rename.orchestration.load_policies import refuse_data_root
 from zero_rename.orchestration.merge_arguments import check_merge, read_across
-from zero_rename.orchestration.runs.outcomes import settled, tell_narrowing, unknown_rows
+from zero_rename.orchestration.runs.outcomes import (
+    settle_former,
+    settled,
+    tell_narrowing,
+    unknown_rows,
+)
 from zero_rename.orchestration.runs.partitions import made_partitions
 from zero_rename.orchestration.runs.reports import commit_report, summary
 from zero_rename.tables import DeltaTable
@@ -243,6 +248,8 @@ def write_asset(step: AssetStep, table: AssetTable, data: Any, policy: WritePoli
         job = _Job(step, table, policy, layout, paths)
         _wait(job)
         committed = _write_spark(job, data) if rows is None else _write(job, rows)
+    if policy.is_delta:
+        settle_former(table, step)
     tell(step, table, committed, paths, policy, time.monotonic() - began)
     return committed
 

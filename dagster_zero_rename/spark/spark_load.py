@@ -45,6 +45,7 @@ from zero_rename.orchestration.runs.outcomes import (
     last_failure,
     log_what_is_left,
     nothing_committed,
+    settle_former,
     settle_killed,
     settled,
     tell_narrowing,
@@ -384,6 +385,8 @@ class NativeLoad(SparkLoad):
     def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
         """Report what the application committed, as the table shows it."""
         committed = self.earlier or self._committed()
+        if self.policy.is_delta:
+            settle_former(self.table, self.step)
         try:
             paths = self._paths_by_now(committed)
             seconds = time.monotonic() - self._began

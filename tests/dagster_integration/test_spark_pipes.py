@@ -29,6 +29,8 @@ from zero_rename.committer.commit.failures import record_failure
 from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.format.job_spec import JobSpec
 from zero_rename.orchestration.runs import heartbeat
+from zero_rename.tables import DeltaTable
+from zero_rename.tables.table_at import opened_as_it_is
 
 pytestmark = pytest.mark.memory_s3
 
@@ -497,6 +499,34 @@ def test_a_terminated_run_takes_its_applications_job_back(asset: Asset) -> None:
     with pytest.raises(DagsterExecutionInterruptedError):
         dg.materialize([flights], partition_key="1")
     assert asset.zero.table("flights").job_state(opened[0]) is JobState.ABORTED
+
+
+@pytest.mark.parametrize("by", ["an application", "the resource"])
+def test_job_that_a_former_attempt_left_open_is_closed_once_the_step_has_committed(
+    zero: ZeroRenameResource, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Its driver was killed. In a Delta table no heartbeat tells so, and other runs waited."""
+    monkeypatch.setattr(heartbeat, "PATIENCE", 0.0)
+    schema = pa.schema([("day", pa.int32()), ("flight", pa.string())])
+
+    @dg.asset(partitions_def=DAYS, metadata={**KEYS, "layout": "delta"})
+    def flights(context: dg.AssetExecutionContext) -> Any:
+        load = zero.spark_load(context)
+        assert isinstance(load.table, DeltaTable)
+        run = {"owner": load.step.owner, "idempotency_key": load.step.idempotency_key}
+        job = load.table.job(schema, partition_by=("day",), on_repeat="replace_own", **run)
+        if context.retry_number == 0:
+            job.__enter__()
+            raise dg.RetryRequested(max_retries=1)
+        rows = pa.table({"day": [1], "flight": ["f1"]}, schema=schema)
+        if by == "the resource":
+            return zero.write(context, rows)
+        with job:
+            job.write(rows)
+        return load.result()
+
+    assert dg.materialize([flights], partition_key="1", resources={"zero": zero}).success
+    assert opened_as_it_is(zero.table("flights")).open_jobs() == []
 
 
 def test_the_variables_reach_the_store_too(asset: Asset, zero: ZeroRenameResource) -> None:
