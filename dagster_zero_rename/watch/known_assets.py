@@ -18,7 +18,7 @@ from dagster._core.storage.tags import (
     PARTITION_NAME_TAG,
 )
 
-from zero_rename.committer.errors import InvalidInputError, first_few
+from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.tables import DeltaTable
 
@@ -151,29 +151,30 @@ class KnownAssets:
             record = None if decided is None else decided.decision
         return record is not None and record.mode is Mode.APPEND
 
-    def ranges(self, node: AssetNode, partitions: Sequence[str]) -> Iterator[tuple[str, ...]]:
-        """Yield the keys of partitions in ranges of adjacent keys, each as long as the asset's
-        backfills allow in one run.
+    def ranges(
+        self, node: AssetNode, partitions: Sequence[str]
+    ) -> tuple[list[tuple[str, ...]], list[str]]:
+        """Return the keys of partitions in ranges of adjacent keys, each as long as the asset's
+        backfills allow in one run; and the partitions that have no key, as those of dynamic
+        partitions that were deleted.
 
-        :raises CannotRunError: a partition has no key.
+        :raises CannotRunError: two keys are one partition.
         """
         reference = self.reference(node.key)
         try:
             known = reference.keys(self.table_as_it_is(node.key), self.context.instance)
         except InvalidInputError as error:
             raise CannotRunError(error.message) from error
-        odd = [path for path in partitions if path not in known]
-        if odd:
-            raise CannotRunError(
-                f"{first_few(odd)} is no partition that the asset {reference.name!r} has"
-            )
-        wanted, policy = {known[path] for path in partitions}, node.backfill_policy
+        wanted = {known[path] for path in partitions if path in known}
+        policy = node.backfill_policy
         most = 1 if policy is None else policy.max_partitions_per_run or len(known)
         if isinstance(node.partitions_def, dg.MultiPartitionsDefinition):
             most = 1
+        found: list[tuple[str, ...]] = []
         for is_wanted, keys in groupby(known.values(), wanted.__contains__):
             row = tuple(keys) if is_wanted else ()
-            yield from (row[first : first + most] for first in range(0, len(row), most))
+            found += (row[first : first + most] for first in range(0, len(row), most))
+        return found, [path for path in partitions if path not in known]
 
 
 def _keys_of(run: DagsterRun, node: AssetNode) -> tuple[str, ...] | None:

@@ -99,10 +99,14 @@ def _tick(
     refused = [f"job {it.job or '—'} of {it.table}: {it.why}" for it in found.refused]
     layer = _Layer(list(dict.fromkeys((*refused, *search.refused))))
     for step in found.layers[0] if found.layers else ():
+        job = f"job {step.job} of {step.table}"
         try:
-            layer.add(_runs(assets, step), running)
+            runs, left = _runs(assets, step)
+            layer.add(runs, running)
         except CannotRunError as error:
-            layer.refused.append(f"job {step.job} of {step.table}: {error}")
+            layer.refused.append(f"{job}: {error}")
+        else:
+            layer.refused += [f"{job}: {left}"] if left else []
     for text in layer.refused:
         context.log.warning(f"Not run again: {text}.")
     if layer.requests:
@@ -267,15 +271,22 @@ class _Running:
         return None
 
 
-def _runs(assets: _Assets, step: Step) -> list[_Rerun]:
-    """Return the runs that make a job's partitions again.
+def _runs(assets: _Assets, step: Step) -> tuple[list[_Rerun], str]:
+    """Return the runs that make a job's partitions again; and why they do not make all of them,
+    ``""`` if they do.
 
     :raises CannotRunError: there are none.
     """
     node = _asset_of(assets, step)
     config = assets.config(node, step.run.owner.run_id or "")
-    ranges = [None] if node.partitions_def is None else assets.ranges(node, step.partitions)
-    return [_Rerun(node, keys, _state(step, keys or ()), config, step) for keys in ranges]
+    if node.partitions_def is None:
+        return [_Rerun(node, None, _state(step, ()), config, step)], ""
+    ranges, odd = assets.ranges(node, step.partitions)
+    name = node.key.to_user_string()
+    left = f"{first_few(odd)} is no partition that the asset {name!r} has" if odd else ""
+    if not ranges:
+        raise CannotRunError(left)
+    return [_Rerun(node, keys, _state(step, keys), config, step) for keys in ranges], left
 
 
 def _asset_of(assets: _Assets, step: Step) -> AssetNode:

@@ -481,3 +481,47 @@ def test_function_that_also_makes_an_asset_that_appends_is_not_run_again(
     with pytest.raises(dg.Failure, match="also makes the asset 'journal', which appends"):
         evaluated(defs, "zero_rename_recompute", lake.instance, zero_rename=lake.zero)
     assert lake.zero.table("journal").to_arrow()["total"].to_pylist() == [14]
+
+
+def test_key_that_was_deleted_keeps_no_other_partition_of_its_run_stale(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    files = dg.DynamicPartitionsDefinition(name="files")
+    instance.add_dynamic_partitions("files", ["a", "b", "c"])
+    numbers = {"a": 1, "b": 2, "c": 3}
+
+    @zero_rename_asset(partitions_def=files, partition_expr="file", content="rows")
+    def source(context: dg.AssetExecutionContext, zero_rename: ZeroRenameResource) -> Any:
+        keys = [str(key) for key in context.partition_keys]
+        data = pa.table({"number": [numbers[key] for key in keys], "file": keys})
+        return zero_rename.write(context, data)
+
+    @zero_rename_asset(partitions_def=files, partition_expr="file", content="rows")
+    def double(source: pa.Table) -> pa.Table:
+        made = [2 * number for number in source["number"].to_pylist()]
+        return pa.table({"number": made, "file": source["file"]})
+
+    defs = dg.Definitions(
+        assets=[source, double],
+        sensors=[recompute_sensor(double)],
+        resources={"zero_rename": zero, "io_manager": ZeroRenameIOManager(zero_rename=zero)},
+    )
+
+    def run(asset: str, first: str, last: str) -> None:
+        ends = {f"{_RANGE}_start": first, f"{_RANGE}_end": last}
+        request = dg.RunRequest(asset_selection=[dg.AssetKey(asset)], tags=ends)
+        assert executed(defs, request, instance).success
+
+    def tick() -> Any:
+        return evaluated(defs, "zero_rename_recompute", instance, zero_rename=zero)
+
+    run("source", "a", "c")
+    run("double", "a", "c")
+    instance.delete_dynamic_partition("files", "b")
+    numbers["a"] = 9
+    run("source", "a", "a")
+    for request in tick().run_requests:
+        assert executed(defs, request, instance).success
+    with pytest.raises(dg.Failure, match="file=b is no partition that the asset 'double' has"):
+        tick()
+    assert sorted(zero.table("double").to_arrow()["number"].to_pylist()) == [4, 6, 18]
