@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -90,6 +90,7 @@ class WritePolicy:
     :param content: how an identical load is recognised, if ``files`` does not say it.
     :param layout: of the table, ``directory`` or ``delta``.
     :param success_markers: where ``_SUCCESS`` goes; ``None``: the layout's default.
+    :param secrets: keys of the resource: no request to a service may hold one.
     """
 
     mode: str = "overwrite"
@@ -111,6 +112,7 @@ class WritePolicy:
     content: Content | str | None = None
     layout: str = TableLayout.DIRECTORY
     success_markers: str | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the options.

@@ -36,6 +36,7 @@ from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.maintenance.destinations import Destination
 from zero_rename.orchestration.merge_arguments import OF_MERGES, listed_columns
 from zero_rename.orchestration.runs.arguments import read_seconds
+from zero_rename.orchestration.submit.submission import secret_values
 from zero_rename.orchestration.table_names import all_below, check_catalog, table_url, urls_below
 from zero_rename.s3a.hadoop.settings import check_committer
 from zero_rename.s3a.policies import check_kept
@@ -514,6 +515,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
             registration=self.registration(meta.get(CATALOG) if catalog is None else catalog),
             content=meta.get(CONTENT),
             layout=meta.get(LAYOUT) or self.layout or TableLayout.DIRECTORY,
+            secrets=() if (keys := self._keys()) is None else secret_values(keys.environment),
             **more,
         )
         named = self.asset_table(step.asset, meta if table is None else {TABLE: table})

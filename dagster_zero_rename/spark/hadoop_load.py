@@ -139,7 +139,7 @@ class HadoopLoad(SparkLoad):
             row, load = RULES[named], self.tried.load
             settings = check_on_service(load, row, job, conf, self.table, strict)
             self._in_force.update(committer_settings(settings))
-            return completed(named, request, self.handoff.pack(), settings)
+            return completed(named, request, self.handoff.pack(), settings, self.policy.secrets)
 
     def _asked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of the committer, and give the records of the load the encryption of

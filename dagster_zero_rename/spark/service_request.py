@@ -5,7 +5,7 @@ A load completes such a request, and learns before from the service how the job 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,16 +63,22 @@ def service_named(service: Service | str) -> Service:
 
 
 def completed(
-    service: Service, request: _Request, handed: str, settings: Mapping[str, str]
+    service: Service,
+    request: _Request,
+    handed: str,
+    settings: Mapping[str, str],
+    secrets: Collection[str],
 ) -> dict[str, Any]:
     """Return a request with the load's parameters added for its application.
 
     :param handed: the parameters, encoded as one word.
     :param settings: of one of Hadoop's committers; empty for a native load.
+    :param secrets: values that the request may not hold, under any name.
     :raises InvalidInputError: the request runs no Spark application, would split a value, or holds
         a credential.
     """
-    refuse_in_request({k: v for k, v in request.items() if k != _NO_SECRET}, "request")
+    shown = {name: value for name, value in request.items() if name != _NO_SECRET}
+    refuse_in_request(shown, "request", secrets)
     return _WAYS[service].complete(request, handed, settings)
 
 

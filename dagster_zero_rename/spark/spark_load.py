@@ -359,7 +359,7 @@ class NativeLoad(SparkLoad):
         with final_failures(self.step.step):
             named = service_named(service)
             check_defaults(named, request, client)
-            return completed(named, request, self.handoff.pack(), {})
+            return completed(named, request, self.handoff.pack(), {}, self.policy.secrets)
 
     @contextmanager
     def submitted(self) -> Iterator[None]:
