@@ -95,6 +95,8 @@ def find_past(
     done = yield from find_run(layout, state, run, job)
     if done is None:
         return None
+    if replaced.covers(within):
+        return RunPast(done.version, frozenset())  # Its entries may be cleaned.
     own = yield from _entries_of(layout, run, done.version)
     # Entries that take a compaction back also add files of other jobs.
     added = [
@@ -212,7 +214,7 @@ def _entries_of(layout: LogLayout, run: str, last: int) -> Step[list[LogEntry]]:
     while version is not None:
         (entry,) = yield from read_entries(layout.folder, [version])
         if entry is None:
-            raise _refused(run, f"its entry {version} was cleaned from the log")
+            raise _refused(run, f"its entry {version} was cleaned from the log", _ONCE_MORE)
         if entry.transaction(RUN + run) is None:
             raise _refused(run, f"another writer has written over its entry {version}")
         found.append(entry)
@@ -316,10 +318,22 @@ def _replaces(entry: LogEntry, add: AddFile, there: Collection[str], state: LogS
     return replaced_by(entry, state).has(state.partition(add))
 
 
-def _refused(run: str, why: str) -> CommitConflictError:
+#: What helps where the run has replaced partitions already.
+_ONCE_MORE = (
+    "If the run replaces all partitions that it has ever loaded, load once with "
+    "on_repeat='append': the replace removes its former rows. Or skip what it has done before "
+    "(on_repeat='skip')."
+)
+
+
+def _refused(
+    run: str,
+    why: str,
+    remedy: str = "Let it replace the partitions that it loads, restore a version from before they "
+    "were written again, or skip what it has done before (on_repeat='skip').",
+) -> CommitConflictError:
     return CommitConflictError(
         f"The run {run} has loaded before, and its rows may still be there: {why}. Nothing was "
         "committed.",
-        remedy="Let it replace the partitions that it loads, restore a version from before they "
-        "were written again, or skip what it has done before (on_repeat='skip').",
+        remedy=remedy,
     )

@@ -30,6 +30,10 @@ class Scope:
             return bool(self) and bool(other)
         return not self.partitions.isdisjoint(other.partitions)
 
+    def covers(self, other: Scope) -> bool:
+        """Return whether all partitions of another scope are in this one."""
+        return self.all or (not other.all and other.partitions <= self.partitions)
+
     def within(self, partitions: frozenset[Partition]) -> Scope:
         """Return the part of the scope that lies in some partitions."""
         return Scope(partitions if self.all else self.partitions & partitions)

@@ -256,7 +256,7 @@ ENGLISH |= {"again", "everything", "stale", "them"}
 NAMES = {"macOS", "zero_rename", "arrow_ipc", "sync_catalog"}
 #: Arguments of functions of other libraries.
 THEIRS = {"index_col", "partition_key"}
-NAMES |= THEIRS | {"dag_id", "run_id"}
+NAMES |= THEIRS | {"dag_id", "run_id", "triggering_asset_events"}
 #: Words of other engines' SQL, which the package prints.
 NAMES |= {"external_location", "partitioned_by", "sync_partition_metadata", "read_parquet"}
 NAMES |= {"timestamp_ntz", "hive_partitioning", "hive_types", "union_by_name", "delta_scan"}

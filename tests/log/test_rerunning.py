@@ -233,6 +233,10 @@ class TestRowsOfOthers:
         opened = table.open()
         found = table.run(find_past(LAYOUT, opened, "daily", "asks", NOW, replaced=day("1")))
         assert found == RunPast(2, frozenset({merged}))
+        found = table.run(
+            find_past(LAYOUT, opened, "daily", "asks", NOW, within=day("1"), replaced=day("1"))
+        )
+        assert found == RunPast(2, frozenset())  # The replace removes them.
 
     def test_are_nobody_s_once_the_change_was_taken_back(
         self, table: LogTable, merged: str

@@ -696,6 +696,33 @@ class TestRows:
             table.merge(keyed(("1", None, 5)), **given, on_repeat="replace_own")
         assert read(table) == [("1", None, 5), ("2", 1, 6)]
 
+    def test_run_whose_entry_was_cleaned_replaces_the_whole_table_again(
+        self, table: DeltaTable, s3_bucket: Bucket
+    ) -> None:
+        whole: Any = {"idempotency_key": "run", "mode": "overwrite", "replace_table": True}
+        write(table, rows(("1", 5), ("2", 5)), **whole)
+        write(table, rows(("1", 6)))
+        table.checkpoint_log()
+        clean(s3_bucket, 0)
+        write(table, rows(("3", 7)), **whole, on_repeat="replace_own")
+        assert read(table) == [("3", 7)]
+        assert table.job_of_key("run") == table.history(1)[0].job
+
+    def test_run_whose_entry_was_cleaned_may_replace_its_partitions_as_the_error_says(
+        self, table: DeltaTable, s3_bucket: Bucket
+    ) -> None:
+        """Where else it has loaded nobody knows."""
+        day: Any = {"idempotency_key": "run", "mode": "overwrite"}
+        write(table, rows(("1", 5)), **day)
+        write(table, rows(("2", 6)))
+        table.checkpoint_log()
+        clean(s3_bucket, 0)
+        with pytest.raises(CommitConflictError, match="entry 0 was cleaned") as refused:
+            write(table, rows(("1", 7)), **day, on_repeat="replace_own")
+        assert "load once with on_repeat='append'" in (refused.value.remedy or "")
+        write(table, rows(("1", 7)), **day, on_repeat="append")
+        assert read(table) == [("1", 7), ("2", 6)]
+
     def test_a_run_whose_rows_were_compacted_takes_their_place(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5), ("2", 5)))
         write(table, rows(("1", 6), ("2", 6)), idempotency_key="run")
