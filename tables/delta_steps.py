@@ -73,8 +73,8 @@ from ..committer.format.records.typed_json import Unfit, from_members, to_member
 from ..committer.format.row_changes import ChangeReads, RowChanges
 from ..committer.format.schema.compatibility import check_same, check_types
 from ..committer.format.schema.evolution import evolved, overwritten
-from ..committer.format.schema.row_metadata import renamed
-from ..committer.format.schema.types import find_column, normalise
+from ..committer.format.schema.row_metadata import ROW_METADATA, renamed
+from ..committer.format.schema.types import SPARK_VERSION, find_column, normalise
 from ..committer.store.driver import BotoDriver, Driver
 from ..committer.store.requests import Step
 from ..layouts.delta.columns import (
@@ -426,6 +426,7 @@ def _opened(
         if spec.fast is not None:
             yield from refuse_folder_of_another(root, layout, spec.fast, None)
     spec, schema, partition_by = _columns(root, state, spec)
+    schema = _as_in_files(schema, spec.schema)
     spec = spelled_for(spec, schema, partition_by)
     if state.protocol is not None:
         raised_protocol(schema, state.protocol)  # Refuses before rows are written.
@@ -547,6 +548,21 @@ def _columns(
     if spec.schema_mode is SchemaMode.MERGE:
         _refuse_wider(root, table, schema)
     return spec, schema, by
+
+
+def _as_in_files(schema: pa.Schema, given: pa.Schema) -> pa.Schema:
+    """Return the columns of a job's files with the metadata of the files.
+
+    If Spark writes them, its version is there: by that, Spark knows the calendar of their dates.
+    Spark's own description of the columns is left out: it lacks the partition columns, which these
+    files hold, so that Spark would hide them.
+
+    :param given: the job's columns.
+    """
+    said = {name: it for name, it in (schema.metadata or {}).items() if name != ROW_METADATA}
+    if version := (given.metadata or {}).get(SPARK_VERSION):
+        said[SPARK_VERSION] = version
+    return schema.with_metadata(said or None)
 
 
 def _check_partitioning(schema: pa.Schema, partition_by: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import Bucket
 
@@ -30,6 +32,8 @@ from zero_rename.committer.errors import (
     UnsupportedTypeError,
 )
 from zero_rename.committer.format.records.failure import is_final
+from zero_rename.committer.format.schema.row_metadata import ROW_METADATA
+from zero_rename.committer.format.schema.types import SPARK_VERSION
 from zero_rename.committer.store.lifecycle import LifecycleRule
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Found, Get, PutFile
@@ -398,6 +402,25 @@ class TestColumns:
         assert len(table.scan().to_arrow()) == 3
         stated = [it.statistics for it in table.state().files]
         assert [json.loads(it)["nullCount"]["x"] for it in stated] == [0, 0]
+
+    def test_file_of_a_spark_job_says_its_version_and_hides_no_partition_column(
+        self, table: DeltaTable
+    ) -> None:
+        """In files without a version, Spark 3.5 refuses dates before 1582."""
+        delay = {"name": "delay", "type": "long", "nullable": True, "metadata": {}}
+        described = json.dumps({"type": "struct", "fields": [delay]}).encode()
+        said = {SPARK_VERSION: b"4.1.0", ROW_METADATA: described}
+        for policy in ("keep", "keep", "merge"):
+            given = rows(("1", 5)).replace_schema_metadata(said)
+            write(table, given, schema_mode=policy)
+        files = table.state().files
+        assert len(files) == 3
+        for file in files:
+            found = table.driver.run(Get(file.key))
+            assert isinstance(found, Found)
+            metadata = pq.read_metadata(io.BytesIO(found.body)).metadata
+            assert metadata[SPARK_VERSION] == b"4.1.0"
+            assert ROW_METADATA not in metadata
 
 
 def never_null(table: DeltaTable, column: str) -> None:
