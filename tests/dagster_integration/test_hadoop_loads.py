@@ -534,11 +534,12 @@ class TestByServices:
     def test_request_that_holds_a_key_of_the_resource_is_refused_under_any_name(
         self, load: ServiceLoad, committer: str
     ) -> None:
-        root, keys = (
-            load.zero.table_root,
-            {"access_key_id": "any", "secret_access_key": "hush-hush"},
+        load.zero = ZeroRenameResource(
+            table_root=load.zero.table_root,
+            committer=committer,
+            access_key_id="any",
+            secret_access_key="hush-hush",
         )
-        load.zero = ZeroRenameResource(table_root=root, committer=committer, **keys)
         load.request["Tags"] = {"why": "colour=hush-hush"}
         with pytest.raises(dg.Failure, match=r"request\['Tags'\]\['why'\] is or holds") as caught:
             load.run()
