@@ -42,6 +42,8 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
     }
     service = Service.EMR_STEPS
     pause = 30
+    #: A driver in the cluster may outlive the step that has submitted it.
+    ends_with_job = False
 
     def _check_arguments(self, parsing: bool = False) -> None:
         super()._check_arguments(parsing)

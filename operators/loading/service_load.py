@@ -100,6 +100,8 @@ class ServiceLoadOperator(LoadOperator):
     #: The method with which the operator that submits goes on after a deferral, and the argument
     #: that decides whether it waits for its job.
     completed_by, waits_by = "execute_complete", "wait_for_completion"
+    #: An application has certainly ended if its job has.
+    ends_with_job = True
     #: Cancel a job that has not ended after the last poll; otherwise it goes on.
     cancels_late = False
     #: Function that writes the package, in the service's format, to a folder.
@@ -572,12 +574,25 @@ class ServiceLoadOperator(LoadOperator):
     @contextmanager
     def _watched(self, table: LoadedTable, run: TaskRun) -> Iterator[None]:
         """Send a job's heartbeats in the block; an error becomes its application's failure."""
+        # Imported on use: processes that only parse DAG files need not load it.
+        from ...tables import DeltaTable
+
+        has_ended = False
         try:
             waits = bool(self.wait_for_other_runs)
             with explained(table, run, waits=waits), heartbeats(table, run):
-                yield
+                try:
+                    yield
+                except AirflowException as error:
+                    is_known = not isinstance(error, AirflowFailException | UnendedJobError)
+                    has_ended = is_known and self.ends_with_job
+                    raise
         except Exception:
-            log_what_is_left(table, run)
+            if has_ended and isinstance(table, DeltaTable):
+                # Its jobs send no heartbeats: for a day nobody could see that they are dead.
+                settle_killed(table, run)
+            else:
+                log_what_is_left(table, run)
             raise
 
 

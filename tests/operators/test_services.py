@@ -495,6 +495,27 @@ class TestDeferred:
         report = self.resumed(service, 1, deferred)
         assert (report["repeated"], report["rows"]) == (False, 1)
 
+    @every_service
+    def test_job_of_a_killed_driver_in_a_delta_table_is_closed_as_its_task_fails(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An EMR step may end before a driver in the cluster does."""
+        table = ZeroRenameHook().get_delta_table(tables.url())
+        rows = pa.table({"day": [1], "flight": ["f1"]})
+        with table.job(rows.schema, partition_by=["day"]) as job:
+            job.write(rows)
+
+        def killed(variables: dict[str, str]) -> None:
+            told = Handoff.decode(variables)
+            table.job(owner=told.owner, idempotency_key=told.idempotency_key).__enter__()
+            raise RuntimeError("killed")
+
+        monkeypatch.setattr(service.application, "write", killed)
+        with pytest.raises(AirflowException):
+            run(service, layout="delta")
+        left = [it.idempotency_key for it in table.open_jobs()]
+        assert left == ([ONCE] if type(service).__name__ == "EmrSteps" else [])
+
     @one_service
     def test_cleared_load_whose_job_writes_nothing_is_refused_beside_rows_that_wait(
         self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
