@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ..committer.errors import counted
 from ..committer.format.records.data_file import rows_of
 from ..committer.store.fast_root import is_fast
 from ..tables import RepairOutcome
@@ -112,10 +113,19 @@ def repair(table: DeltaTable, apply: bool, accept_loss: bool, as_json: bool) -> 
     columns = ("version", "of job", "overwritten by", "outcome", "version now")
     columns = (*columns, "files added", "files removed", "why")
     document = [dataclasses.asdict(it) for it in found]
+    reports = table.repair_reports(apply)
     nothing = "No entry of the log was overwritten: there is nothing to repair."
+    if reports:
+        nothing = "No entry of the log was overwritten."
     print_rows(as_json, columns, rows, document, nothing)
+    if reports:
+        number = counted(reports, "report of a run", "reports of runs")
+        say(
+            f"{'Written' if apply else 'To be written'} again, since another program has deleted "
+            f"what was there: {number}."
+        )
     planned = (RepairOutcome.WOULD_COMMIT, RepairOutcome.WOULD_ACCEPT)
-    if any(it.outcome in planned for it in found):
+    if any(it.outcome in planned for it in found) or (reports and not apply):
         say(DRY)
     if any(it.outcome is RepairOutcome.LEFT for it in found):
         say(

@@ -66,8 +66,12 @@ class JobFiles:
     def handed_over(self, job: str) -> str:
         return f"{self.waiting}{job}.json"
 
+    @property
+    def reports(self) -> str:
+        return f"{self.control}runs/"
+
     def run(self, key: str) -> str:
-        return f"{self.control}runs/{file_of_run(key)}"
+        return f"{self.reports}{file_of_run(key)}"
 
     @property
     def kept(self) -> str:

@@ -1,4 +1,4 @@
-"""Maintenance of Delta tables: recovery, purge, and checkpoints that are due.
+"""Maintenance of Delta tables: recovery, purge, checkpoints that are due, and lost reports of runs.
 
 In a table that another engine made, only jobs of this package are recovered, and the report says
 so.
@@ -73,3 +73,10 @@ def write_due_checkpoint(table: DeltaTable, apply: bool) -> dict[str, int]:
     if not apply:
         return {"would-be-checkpointed": 1}
     return {"checkpointed": 1} if table.checkpoint_log() is not None else {}
+
+
+def write_lost_reports(table: DeltaTable, apply: bool) -> dict[str, int]:
+    """Write the reports of runs that another program has deleted. Return them as a count for the
+    report."""
+    count = table.repair_reports(apply)
+    return {"reports-written" if apply else "reports-would-be-written": count} if count else {}

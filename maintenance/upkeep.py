@@ -19,7 +19,7 @@ from ..committer.upkeep.verify import Finding, FindingKind
 from ..s3a.verification.markers import verify_markers
 from ..tables.table_at import delta_at
 from .conflicts import ConflictOrder, find_at, how_to_settle, resolve_found
-from .delta import why_left, write_due_checkpoint
+from .delta import why_left, write_due_checkpoint, write_lost_reports
 from .destinations import NOTHING
 from .purging import PurgeOrder, SettledJob, purge_destination
 from .residue import NO_RESIDUE, ResidueReport, residue_lines
@@ -176,6 +176,8 @@ def _tend_delta(table: Table, apply: bool, done: Upkeep, register: Register | No
         done.catalog = {} if register is None else register(delta)
     with done.step():
         done.records = write_due_checkpoint(delta, apply)
+    with done.step(), suppress(TableNotFoundError):
+        done.records |= write_lost_reports(delta, apply)
     with done.step(), suppress(TableNotFoundError):  # Its first job has not committed.
         _sort_findings(delta.verify(), done)
 

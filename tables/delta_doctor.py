@@ -19,6 +19,7 @@ from ..log.replay import LogState
 from .delta_files import snapshot_of
 from .delta_upkeep import plan_recovery, store_now
 from .gone_entries import gone_problems
+from .run_reports import report_problems
 
 
 def examine(
@@ -54,6 +55,7 @@ def examine(
         for version in opened.overwritten
     ]
     found += yield from gone_problems(root, layout)
+    found += yield from report_problems(root, layout, opened.state)
     for job in (yield from plan_recovery(layout, None)):
         if job.outcome is not Outcome.LEFT:
             remedy = f"zero-rename recover {root.url} --apply"

@@ -163,6 +163,7 @@ from .delta_verify import keys_there, verify_table
 from .last_changes import ChangesSince, LastChanges, Since, changes_since, last_changes
 from .opened_table import OpenedTable
 from .publishing import abort, publish, rows_of_job
+from .run_reports import write_reports
 from .seen_logs import note_log, seen_log
 from .store_check import ATOMIC
 from .unpublished import all_unpublished, unpublished_of_run, waiting_jobs
@@ -1271,6 +1272,18 @@ class DeltaTable(ChangeableTable):
         self._found(self._open(LogDepth.BLIND))
         now = self.run(store_now(self._layout))
         return self._tend(repair_log(self._layout, now, apply, accept_loss, new_job_id()))
+
+    def repair_reports(self, apply: bool = False) -> int:
+        """Write the reports of runs again that another program has deleted, from what the log has
+        of these runs. Without its report a run may load its rows a second time, once 1,000 other
+        runs have loaded.
+
+        :param apply: ``False`` only counts them.
+        :return: how many reports are gone, or were.
+        :raises TableNotFoundError: there is no table.
+        """
+        self._found(self._open(LogDepth.BLIND))
+        return self._tend(write_reports(self._layout, apply))
 
     def doctor(self, max_duration: float | None = None) -> list[Problem]:
         """Find present and future problems: of rights, the store, lifecycle rules, jobs and

@@ -424,6 +424,23 @@ def test_doctor_names_a_job_that_is_not_finished(table: DeltaTable) -> None:
     assert [(it["what"], it["subject"]) for it in found] == [("job not finished", job)]
 
 
+def test_repair_writes_a_report_of_a_run_again(
+    table: DeltaTable, s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zero_rename.tables.run_reports._LATE", -60_000)  # No run is too young.
+    with table.job(ROWS.schema, idempotency_key="run") as job:
+        job.write(ROWS)
+    reports = f"{table.root.prefix}/_zero_rename/runs/"
+    s3_bucket.delete(reports)
+    planned = invoke("repair", table.root.url)
+    assert "To be written again" in planned.stderr
+    assert "1 report of a run." in planned.stderr
+    assert (planned.exit_code, s3_bucket.keys(reports)) == (Exit.DONE, [])
+    done = invoke("repair", table.root.url, "--apply")
+    assert (done.exit_code, "Written again" in done.stderr) == (Exit.DONE, True)
+    assert len(s3_bucket.keys(reports)) == 1
+
+
 def test_verify_names_a_file_that_is_gone(table: DeltaTable) -> None:
     key = table.state().files[0].key
     table.driver.perform(Delete(key))
