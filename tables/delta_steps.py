@@ -30,7 +30,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 import pyarrow.types as pt
 
-from ..committer.commit.first_job import spelled_for
+from ..committer.commit.first_job import in_case_of, spelled_for
 from ..committer.commit.narrowed_run import RunsLastJob, as_planned
 from ..committer.commit.newest_run import name_ranks
 from ..committer.commit.state.heartbeat import Beats
@@ -73,8 +73,8 @@ from ..committer.format.records.typed_json import Unfit, from_members, to_member
 from ..committer.format.row_changes import ChangeReads, RowChanges
 from ..committer.format.schema.compatibility import check_same, check_types
 from ..committer.format.schema.evolution import evolved, overwritten
-from ..committer.format.schema.row_metadata import ROW_METADATA, renamed
-from ..committer.format.schema.types import SPARK_VERSION, find_column, normalise
+from ..committer.format.schema.row_metadata import ROW_METADATA
+from ..committer.format.schema.types import SPARK_VERSION, normalise
 from ..committer.store.driver import BotoDriver, Driver
 from ..committer.store.requests import Step
 from ..layouts.delta.columns import (
@@ -526,12 +526,8 @@ def _columns(
         return spec, storable(spec.schema), spec.partition_by or ()
     table, by = arrow_schema(state.metadata), state.metadata.partition_columns
     if spec.any_case:
-        names = {it: find_column(it, table.names) or it for it in spec.schema.names}
-        spec = replace(
-            spec,
-            schema=renamed(spec.schema, list(names.values())),
-            partition_by=spec.partition_by and tuple(names[it] for it in spec.partition_by),
-        )
+        overwrites = spec.schema_mode is SchemaMode.OVERWRITE
+        spec = in_case_of(spec, by if overwrites else table.names)
     if spec.partition_by is not None and tuple(spec.partition_by) != by:
         raise TableMismatchError(
             f"The job partitions by {', '.join(spec.partition_by) or 'nothing'}, the table by "

@@ -218,19 +218,24 @@ def in_its_columns(found: FoundTable | None, spec: JobSpec) -> JobSpec:
     """Rewrite a job's columns by the table's.
 
     Names that differ from the table's only in case become the table's. Types that Spark does not
-    distinguish become the table's, too.
+    distinguish become the table's, too. A job that overwrites the columns keeps its own, except the
+    names of partition columns.
     """
-    if found is None or not found.counts or spec.schema_mode is SchemaMode.OVERWRITE:
+    if found is None or not found.counts:
         return spec
+    overwrites, table = spec.schema_mode is SchemaMode.OVERWRITE, found.record
     if spec.any_case:
-        spec = _in_its_case(found, spec)
-    if spec.spark_types:
-        spec = replace(spec, schema=in_own_types(spec.schema, found.record.schema))
+        spec = in_case_of(spec, table.partition_by if overwrites else table.schema.names)
+    if spec.spark_types and not overwrites:
+        spec = replace(spec, schema=in_own_types(spec.schema, table.schema))
     return spec
 
 
-def _in_its_case(found: FoundTable, spec: JobSpec) -> JobSpec:
-    theirs = found.record.schema.names
+def in_case_of(spec: JobSpec, theirs: Collection[str]) -> JobSpec:
+    """Rename a job's columns that differ from a table's only in case.
+
+    :param theirs: the names of the table's columns.
+    """
     own = {name: find_column(name, theirs) or name for name in spec.schema.names}
     return replace(
         spec,

@@ -334,7 +334,7 @@ class JobSpec:
         another table to which the columns were added later.
     :param schema_mode: the policy if the job has other columns than the table.
     :param any_case: a column that differs from one of the table's by case alone is that column, as
-        in Spark.
+        in Spark. If the job overwrites the columns, this holds for partition columns alone.
     :param spark_types: columns may have the types in which Spark shows the table's. The writer
         casts their values to the table's own types, and refuses a value that does not fit.
     :param on_conflict: the policy if another job changed a partition since this one opened.

@@ -82,3 +82,24 @@ def test_a_condition_means_the_partitions_of_the_table_also_if_the_frame_has_a_n
     with table.tasks_job(planned.spec, lambda _: None) as job:
         job.take([], 0)
     assert table.scan().to_arrow()["n"].to_pylist() == [2]
+
+
+@pytest.mark.memory_s3
+@pytest.mark.usefixtures("s3_env")
+@pytest.mark.parametrize("kind", [Table, DeltaTable])
+def test_columns_that_are_overwritten_are_spelled_as_the_frame_does_but_for_partition_columns(
+    s3_bucket: Bucket, kind: type[Table | DeltaTable]
+) -> None:
+    table = kind(f"s3://{s3_bucket.name}/flights")
+    rows = pa.table({"n": [1], "p": ["a"]})
+    with table.job(rows.schema, partition_by=["p"]) as job:
+        job.write(rows)
+    given = {"replaceTable": "true", "overwriteSchema": "true", "partitionBy": "P"}
+    options = read_writer_options(given, {})
+    if kind is DeltaTable:
+        options = replace(options, success_markers="none")
+    schema = StructType().add("N", "long").add("P", "string")
+    planned = planned_job(table, schema, True, options, True, None)
+    with table.tasks_job(planned.spec, lambda _: None) as job:
+        job.take([], 0)
+    assert (table.schema.names, table.partition_by) == (["N", "p"], ("p",))
