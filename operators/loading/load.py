@@ -516,7 +516,11 @@ class LoadOperator(TaskArguments, BaseOperator):
                     "Not submitted: this run has committed before. What it loaded is not known: "
                     "its entry was cleaned from the table's log."
                 )
-                self.log.info("To load again, give on_repeat='replace_own'.")
+                self.log.info(
+                    "To load again, give on_repeat='append' and clear the task: in mode overwrite "
+                    "it replaces its partitions, in other modes the former rows stay beside the "
+                    "new ones."
+                )
                 return unknown_report(table.root.url)
             if on_repeat == "replace_own":
                 with ended_for_good("Not submitted. "):

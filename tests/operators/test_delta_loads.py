@@ -94,7 +94,7 @@ def clean(delta: DeltaTable) -> None:
 
 
 def test_retry_of_a_run_whose_entry_was_cleaned_submits_nothing(
-    tables: Tables, delta: DeltaTable, spark: FakeSpark
+    tables: Tables, delta: DeltaTable, spark: FakeSpark, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(load(tables))
     run(load(tables), run_id="next")
@@ -102,6 +102,7 @@ def test_retry_of_a_run_whose_entry_was_cleaned_submits_nothing(
     again = run(load(tables), try_number=2)
     assert (again["job"], again["rows"], again["partitions"]) == ("", None, [])
     assert again["repeated"]
+    assert "To load again, give on_repeat='append' and clear the task" in capsys.readouterr().out
     cleared = run(load(tables, on_repeat="skip"), try_number=2, max_tries=1)
     assert cleared == again
     assert len(spark.calls()) == 2
