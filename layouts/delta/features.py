@@ -62,7 +62,9 @@ _HARMLESS = frozenset(
         "delta.tuneFileSizesForRewrites",
     }
 )
-#: Values that switch any property off.
+#: The beginning of a property with a constraint.
+_CONSTRAINT = "delta.constraints."
+#: Values that switch any other property off.
 _OFF = frozenset({"", "false", "none", "classic"})
 #: Keys, or beginnings of keys, of column metadata that bind writers, each with its feature.
 _BINDING = {
@@ -76,7 +78,7 @@ _BINDING = {
 _SWITCHES = {
     "delta.checkpointPolicy": "v2Checkpoint",
     "delta.columnMapping.": "columnMapping",
-    "delta.constraints.": "checkConstraints",
+    _CONSTRAINT: "checkConstraints",
     "delta.enableChangeDataFeed": "changeDataFeed",
     "delta.enableDeletionVectors": "deletionVectors",
     "delta.enableIcebergCompatV1": "icebergCompatV1",
@@ -145,7 +147,8 @@ def _in_use(metadata: LogMetadata) -> Iterator[tuple[str, str]]:
     column that shows it."""
     for name, value in metadata.properties.items():
         binds = name.startswith("delta.") and name not in _HARMLESS
-        if binds and value.lower() not in _OFF:
+        # A constraint's value is a condition, which may be `false` or the name of a column.
+        if binds and (value.lower() not in _OFF or name.startswith(_CONSTRAINT)):
             feature = _begun_by(_SWITCHES, name) or f"property {name}"
             yield feature, f"{name}={value}"
     schema = schema_of(metadata)

@@ -101,6 +101,7 @@ def test_the_guide_lists_each_feature() -> None:
 #: Properties of tables whose protocol has no list of features, and the feature each is of.
 SWITCHES = {
     "delta.constraints.positive": ("id > 0", "checkConstraints"),
+    "delta.constraints.never": ("false", "checkConstraints"),
     "delta.enableChangeDataFeed": ("true", "changeDataFeed"),
     "delta.enableIcebergCompatV3": ("true", "property delta.enableIcebergCompatV3"),
     "delta.universalFormat.enabledFormats": ("iceberg", "delta.universalFormat.enabledFormats"),
