@@ -78,18 +78,23 @@ def states_in_database(
     There, workers and triggerers can reach the database.
 
     :return: as ``get_task_states``: by run, then by task, with the map index if it has one.
+    :raises AirflowException: the database did not answer.
     """
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.session import create_session
+    from sqlalchemy.exc import SQLAlchemyError
 
     of: Any = TaskInstance
-    with create_session() as session:
-        found = session.query(of.run_id, of.task_id, of.map_index, of.state).filter(
-            of.dag_id == dag_id, of.task_id.in_(task_ids), of.run_id.in_(run_ids)
-        )
-        states: dict[str, dict[str, str | None]] = {run_id: {} for run_id in run_ids}
-        for run_id, task_id, map_index, state in found:
-            states[run_id][task_id if map_index < 0 else f"{task_id}_{map_index}"] = state
+    states: dict[str, dict[str, str | None]] = {run_id: {} for run_id in run_ids}
+    try:
+        with create_session() as session:
+            found = session.query(of.run_id, of.task_id, of.map_index, of.state).filter(
+                of.dag_id == dag_id, of.task_id.in_(task_ids), of.run_id.in_(run_ids)
+            )
+            for run_id, task_id, map_index, state in found:
+                states[run_id][task_id if map_index < 0 else f"{task_id}_{map_index}"] = state
+    except SQLAlchemyError as error:
+        raise AirflowException(f"Airflow's database did not answer: {error}") from error
     return states
 
 
