@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ..committer.commit.state.context import Context
 from ..committer.errors import ZeroRenameError
-from ..committer.format.job_spec import JobSpec
 from ..committer.format.layout import TableRoot
 from ..committer.store.requests import Step
 from ..committer.upkeep.checkpoint import late_files
-from ..committer.upkeep.doctor import about_fast_rules, about_place
+from ..committer.upkeep.doctor import about_fast_rules, about_place, longest_job
 from ..committer.upkeep.problem import Problem
 from ..committer.upkeep.recovery import Outcome
 from ..committer.upkeep.store_problems import about_fast_root
@@ -27,9 +26,11 @@ def examine(
 ) -> Step[list[Problem]]:
     """Find the problems of a Delta table.
 
-    :param max_duration: seconds that the longest job may take; ``None``: the default.
+    :param max_duration: seconds that the longest job may take; ``None``: the longest of
+        the open jobs, at least the default.
     """
-    found = yield from about_place(Context(root), max_duration or JobSpec.max_duration)
+    longest = max_duration or (yield from longest_job(Context(root)))
+    found = yield from about_place(Context(root), longest)
     try:
         opened = yield from open_log(layout, LogDepth.WHOLE)
     except ZeroRenameError as error:
@@ -39,7 +40,7 @@ def examine(
     data_root = data_root_of(opened.state)
     if data_root is not None:
         found += yield from about_fast_root(root, data_root)
-        found += yield from about_fast_rules(root, data_root, max_duration or JobSpec.max_duration)
+        found += yield from about_fast_rules(root, data_root, longest)
     if roots_of(opened.state) and not (data_root and data_root.temporary):
         now = (yield from store_now(layout)) / 1000
         found += late_files(root, snapshot_of(root, layout, opened.state), now)

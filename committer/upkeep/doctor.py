@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from math import ceil
@@ -9,6 +10,7 @@ from math import ceil
 from ..commit.state.context import Context
 from ..commit.state.found_table import read_table
 from ..commit.state.open_jobs import list_open, read_open
+from ..commit.state.table_kind import OPEN_IN_LOG
 from ..commit.state.tolerance import or_damage, unless_gone
 from ..errors import (
     DamagedError,
@@ -30,6 +32,8 @@ from ..store.listing import list_objects
 from ..store.requests import (
     All,
     Done,
+    Found,
+    Get,
     ListedObject,
     ListLifecycleRules,
     PutLifecycleRule,
@@ -262,12 +266,27 @@ def _about_rules_of(root: TableRoot, prefix: str, longest: float) -> Step[list[P
 
 
 def longest_job(context: Context) -> Step[float]:
-    """Return the greatest ``max_duration`` of the open jobs, at least the default; seconds."""
+    """Return the greatest ``max_duration`` of the open jobs, at least the default; seconds.
+
+    Jobs of a Delta table count, too. Records that cannot be read do not say it.
+    """
     entries = yield from All(
         tuple(read_open(context, job) for job in sorted((yield from list_open(context))))
     )
     durations = [entry.record.max_duration for entry in entries if entry and entry.record]
-    return max([JobSpec.max_duration, *durations])
+    others = [entry.job for entry in entries if entry and not entry.record]
+    in_log = yield from All(tuple(_duration_in_log(context, job) for job in others))
+    return max([JobSpec.max_duration, *durations, *in_log])
+
+
+def _duration_in_log(context: Context, job: str) -> Step[float]:
+    """Return the ``max_duration`` of a job that commits to a log, seconds; 0: it is not known."""
+    found = yield from Get(context.root.open_key(job))
+    try:
+        members = json.loads(found.body) if isinstance(found, Found) else {}
+        return float(members["owner"]["max_duration"]) if members["kind"] == OPEN_IN_LOG else 0.0
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return 0.0
 
 
 def about_rules(
