@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -22,7 +23,7 @@ from ..committer import (
     RepairAction,
     Table,
 )
-from ..committer.errors import InvalidInputError, counted
+from ..committer.errors import InvalidInputError, ZeroRenameError, counted
 from ..committer.format.job_spec import TableLayout
 from ..tables import DeltaTable
 from . import (
@@ -403,8 +404,11 @@ def doctor(
     rows = [(c.what, c.subject, c.detail, c.remedy) for c in found]
     columns = ("problem", "about", "found", "what to do")
     print_rows(as_json, columns, rows, plain(found), "Nothing is wrong.")
-    if not exists:
+    if not exists and not any(it.what == "damaged" for it in found):
         say("There is no table here yet: only the store and the rights were checked.")
+        with suppress(ZeroRenameError):  # The advice alone is missing then.
+            if is_of_hadoop(table):
+                say(HADOOPS)
     look_where(found)
 
 

@@ -21,7 +21,6 @@ from ..commit.apply import finish
 from ..commit.index.read_index import read_index
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
-from ..commit.state.found_table import read_table
 from ..commit.state.heads import read_head, swap_head
 from ..commit.state.old_records import ReadHeads, read_heads
 from ..commit.state.open_jobs import list_open
@@ -36,6 +35,7 @@ from ..format.records.partition_decision import PartitionDecision
 from ..store.listing import list_objects
 from ..store.requests import All, ListedObject, Step
 from .lost_partitions import known_by_markers
+from .repair import table_or_loss
 
 
 class RebuildAction(StrEnum):
@@ -98,7 +98,7 @@ class _NotWholeError(Exception):
 
 def rebuild_heads(context: Context, apply: bool) -> Step[list[RebuiltHead]]:
     """Rebuild the heads that are missing (:meth:`.table.Table.rebuild_heads`)."""
-    table = yield from read_table(context)
+    table = yield from table_or_loss(context)
     if table.coordination is Coordination.NONE:
         return []
     context = context.of(table)

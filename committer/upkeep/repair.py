@@ -26,6 +26,7 @@ from ..errors import (
     DamagedError,
     DataLostError,
     InvalidInputError,
+    TableNotFoundError,
     UnfinishedCommitError,
     ZeroRenameError,
     first_few,
@@ -35,6 +36,8 @@ from ..format.layout import require_job_id
 from ..format.records.decision import Decision
 from ..format.records.head import HeadState, Slot
 from ..format.records.pending_file import PendingFile
+from ..format.records.table_record import TableRecord
+from ..scan.current_table import current_table
 from ..store.requests import All, Head, Step
 
 
@@ -74,6 +77,21 @@ class Repaired:
         return sum(file.rows for file in self.lost)
 
 
+def table_or_loss(context: Context) -> Step[TableRecord]:
+    """Read the record of a table.
+
+    :raises TableNotFoundError: there is no table.
+    :raises DamagedError: the record is gone, as others show.
+    """
+    try:
+        return (yield from read_table(context))
+    except TableNotFoundError:
+        found = yield from or_error(current_table(context))
+        if isinstance(found, DamagedError):
+            raise found from None
+        raise
+
+
 def repair(
     context: Context,
     accept_loss: bool = False,
@@ -83,7 +101,7 @@ def repair(
     """Report or accept the lost files of open committed jobs (:meth:`.table.Table.repair`)."""
     if job is not None:
         require_job_id(job)
-    table = yield from read_table(context)
+    table = yield from table_or_loss(context)
     context = context.of(table)
     if table.coordination is Coordination.NONE:
         raise InvalidInputError(

@@ -322,6 +322,22 @@ def test_a_slip_in_a_path_is_told(table: Table) -> None:
     assert f"{slip}: {said}" in invoke("maintain", slip, "--json").stderr
 
 
+def test_table_whose_record_is_gone_is_not_called_none(table: Table, s3_bucket: Any) -> None:
+    s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=table.root.table_key)
+    examined = invoke("doctor", table.root.url)
+    assert (examined.exit_code, "There is no table" in examined.stderr) == (Exit.LOOK, False)
+    repaired = invoke("repair", table.root.url)
+    assert (repaired.exit_code, "table.json" in repaired.stderr) == (Exit.REFUSED, True)
+    assert "is gone, and heads of the table's partitions are there" in repaired.stderr
+    assert "There is no table" in invoke("doctor", f"{table.root.url}s").stderr
+
+
+def test_doctor_names_the_commands_for_a_destination_of_hadoops(s3_bucket: Any) -> None:
+    body = marker(OTHER, "magic", {})
+    s3_bucket.client.put_object(Bucket=s3_bucket.name, Key="flights/_SUCCESS", Body=body)
+    assert "s3a-jobs" in invoke("doctor", f"s3://{s3_bucket.name}/flights").stderr
+
+
 @pytest.mark.parametrize("command", ["s3a-jobs", "s3a-recover"])
 def test_a_slip_in_the_path_of_a_destination_of_hadoops_is_told(
     s3_bucket: Any, command: str
