@@ -55,7 +55,7 @@ def tell_night(table: Table, flights: Flights) -> None:
         if month == FAILED.month:
             of_month = of_month.filter(pc.field("day") < FAILED.day)
         by_hand = Owner(application="backfill.py", host="notebook-3")
-        _load(table, of_month, by_hand)
+        _load(table, of_month, by_hand, run_rank=date(2013, month, 1))
     _conflict(table, rows)
     _corrections(table, rows)
     _failure(table, rows)
@@ -88,16 +88,19 @@ def _load(table: Table, rows: pa.Table, owner: Owner, **policy: Any) -> None:
 
 
 def _conflict(table: Table, rows: pa.Table) -> None:
-    """A scheduled run, and one by hand over it; a third that gives way."""
+    """A scheduled run, and an older one by hand over it; a third that gives way; and the look that
+    finds them."""
     day = of_day(rows, CONFLICTED)
     _load(table, day, owner_on(CONFLICTED))
-    _load(table, day.slice(0, day.num_rows - 40), owner_on(CONFLICTED, "manual"))
+    late = day.slice(0, day.num_rows - 40)
+    _load(table, late, owner_on(CONFLICTED, "manual"), run_rank=CONFLICTED)
     base = table.snapshot([partition_on(LOST)])
     day = of_day(rows, LOST)
     _load(table, day, owner_on(LOST))
     try:
         _load(table, day, owner_on(LOST, "manual"), base=base)
     except CommitConflictError:
+        table.conflicts()
         return
     raise AssertionError("the second run did not give way")
 
