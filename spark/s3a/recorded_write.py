@@ -41,7 +41,7 @@ from ...s3a.write_plan import SAVE_MODES, PlannedWrite, check_destination, plan
 from ..job_tags import Operations
 from ..write_target import WriteTarget
 from .session import SessionView, check_session, client_of, encryption_for
-from .written_rows import RowCount, check_timestamps, rows_of
+from .written_rows import RowCount, check_names, check_timestamps, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,6 +76,7 @@ def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None
     view = SessionView(frame.sparkSession)
     job = _Application(target, view, handoff)
     check_timestamps(frame, target.partition_by, target.root.url)
+    check_names(frame, target.among, target.root.url)
     job.check(writes)
     for part, write in enumerate(writes, 1):
         job.write(rows_of(frame, target, write), write, part, len(writes))

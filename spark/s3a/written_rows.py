@@ -10,10 +10,18 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from ...committer.errors import SettingsRefusedError, first_few
-from ...committer.format.schema.hive_paths import NULL, parse_partition, unescape
+from ...committer.errors import InvalidInputError, SettingsRefusedError, first_few
+from ...committer.format.schema.hive_paths import (
+    NULL,
+    escape,
+    normalise_partition,
+    parse_partition,
+    unescape,
+)
+from ...committer.format.schema.types import normalise
 from ...s3a.write_plan import PlannedWrite
 from ..column_names import quoted
+from ..types import arrow_schema
 from ..write_target import WriteTarget
 
 if TYPE_CHECKING:
@@ -93,6 +101,43 @@ def check_timestamps(frame: DataFrame, partition_by: Sequence[str], table: str) 
         table=table,
         remedy=f"Set {_ZONE}=UTC, or partition by a date or a string.",
     )
+
+
+def check_names(frame: DataFrame, partitions: Sequence[str], table: str) -> None:
+    """Refuse names of partitions other than those of the folders that Spark writes.
+
+    If ``month`` is a whole number, Spark writes the rows of ``month=01`` below ``month=1``. A load
+    without rows would leave the rows there, and report that it has replaced them.
+
+    :raises InvalidInputError: there is such a name, or a value is not of its column's type; nothing
+        was written.
+    """
+    from pyspark.sql.types import BooleanType, DateType, IntegralType, StructField, StructType
+
+    # Of these types Spark writes a value in one form only, in all versions.
+    fields = [
+        StructField(field.name.lower(), field.dataType)
+        for field in frame.schema.fields
+        if isinstance(field.dataType, BooleanType | DateType | IntegralType)
+    ]
+    schema = normalise(arrow_schema(StructType(fields))) if fields and partitions else None
+
+    def as_written(column: str, raw: str) -> str:
+        name = column.lower()
+        if schema is None or name not in schema.names:
+            return f"{escape(column)}={raw}"
+        found = normalise_partition(f"{escape(name)}={raw}", schema, [name])
+        return f"{escape(column)}={found.partition('=')[2]}"
+
+    for partition in partitions:
+        written = "/".join(as_written(*part) for part in parse_partition(partition))
+        if parse_partition(partition) and written != partition:
+            raise InvalidInputError(
+                f"Spark writes the rows of {partition!r} below {written!r}, where an overwrite of "
+                "the other folder would leave them; nothing was written.",
+                table=table,
+                remedy=f"Name it {written!r}.",
+            )
 
 
 class RowCount:
