@@ -16,7 +16,7 @@ from ..committer.commit.state.old_records import aged, find_aged
 from ..committer.commit.state.tolerance import or_error
 from ..committer.errors import InvalidInputError, RecordDamagedError, ZeroRenameError, first_few
 from ..committer.format.job_spec import MAX_DURATION, NOBODY, Owner
-from ..committer.format.layout import TableRoot, job_in_key, log_job_in_key, new_job_id
+from ..committer.format.layout import TableRoot, job_began, job_in_key, log_job_in_key, new_job_id
 from ..committer.format.records.decision import Verdict
 from ..committer.format.records.typed_json import Unfit, from_members
 from ..committer.overview.rival_jobs import RivalJob, meet, stored_names
@@ -36,7 +36,7 @@ from ..log.purging import plan_log_purge, purge_log
 from ..log.repairing import repair_log
 from ..log.replay import LogState
 from ..log.searching import JobVerdict, search_since_opened
-from .gone_entries import refuse_gone
+from .gone_entries import former_until, refuse_gone
 from .unpublished import waiting_jobs
 
 #: Errors of reading a record whose members are not what they are to be.
@@ -315,9 +315,11 @@ def purgeable(layout: DeltaLayout) -> Step[list[str]]:
     :raises DamagedError: entries of the log are gone, and their files would look like these.
     :raises TableMismatchError: the table cannot be written here, so the purge would be refused.
     """
-    yield from refuse_gone(layout)
+    listed = yield from refuse_gone(layout)
     now = yield from store_now(layout)
-    plan = yield from plan_log_purge(layout, now, partial(_is_of_job, layout))
+    since = yield from former_until(layout, listed, now / 1000)
+    of_jobs = partial(_is_of_job, layout, since)
+    plan = yield from plan_log_purge(layout, now, of_jobs)
     if plan.forgets:
         layout.check_writable(plan.state, removes_rows=False)
     return sorted(plan.forgets)
@@ -329,9 +331,10 @@ def purge_table(layout: DeltaLayout) -> Step[list[str]]:
     :raises CommitConflictError: a restore brought a file back meanwhile. Nothing was deleted.
     :raises DamagedError: entries of the log are gone. Nothing was deleted.
     """
-    yield from refuse_gone(layout)
+    listed = yield from refuse_gone(layout)
     now = yield from store_now(layout)
-    of_jobs = partial(_is_of_job, layout)
+    since = yield from former_until(layout, listed, now / 1000)
+    of_jobs = partial(_is_of_job, layout, since)
     return sorted((yield from purge_log(layout, new_job_id(), now, of_jobs)))
 
 
@@ -363,10 +366,16 @@ def _lost_jobs(layout: DeltaLayout, now: int) -> Step[set[str]]:
     return {it.job for it in found if it.outcome.is_lost}
 
 
-def _is_of_job(layout: DeltaLayout, key: str) -> bool:
+def _is_of_job(layout: DeltaLayout, since: float, key: str) -> bool:
     """Return whether a job of this table wrote a file. A file of another table may have a similar
-    key, as another table may lie below this one."""
+    key, as another table may lie below this one.
+
+    :param since: when the job has to have begun, Unix seconds.
+    """
     if is_fast(key):  # The key lies in the table's own folder in a data root.
-        return job_in_key(key) is not None
+        job = job_in_key(key)
+        return job is not None and job_began(job) >= since
     found = log_job_in_key(key)
-    return found is not None and f"{found[0]}/data/" == layout.data
+    if found is None or f"{found[0]}/data/" != layout.data:
+        return False
+    return job_began(found[1]) >= since

@@ -7,14 +7,16 @@ files that it had added.
 
 from __future__ import annotations
 
-from ..committer.errors import DamagedError
-from ..committer.format.layout import TableRoot
+from ..committer.commit.state.old_records import KEPT_FOR
+from ..committer.commit.state.tolerance import or_error
+from ..committer.errors import DamagedError, ZeroRenameError
+from ..committer.format.layout import TableRoot, is_job_id, job_began
 from ..committer.store.requests import All, ListObjects, Step
 from ..committer.upkeep.problem import Problem
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.entries import ListedLog
 from ..log.job_files import JobFiles
-from ..log.opening import list_log
+from ..log.opening import list_log, read_entries
 
 _RESTORE = "Restore the object from a version, a backup or the bucket that this one was copied from"
 
@@ -50,10 +52,11 @@ def gone_problems(root: TableRoot, layout: DeltaLayout) -> Step[list[Problem]]:
     ]
 
 
-def refuse_gone(layout: DeltaLayout) -> Step[None]:
+def refuse_gone(layout: DeltaLayout) -> Step[ListedLog]:
     """Refuse to delete files if the log's last entries are gone, or all of them: their files look
     like those that no state names. One request; three if there is no log.
 
+    :returns: the log, as it was listed.
     :raises DamagedError: they are gone.
     """
     listed = yield from list_log(layout.folder)
@@ -65,7 +68,7 @@ def refuse_gone(layout: DeltaLayout) -> Step[None]:
             remedy=f"{_RESTORE}; or see zero-rename doctor.",
         )
     if listed.entries or listed.checkpoints or listed.foreign:
-        return
+        return listed
     records = JobFiles(layout.control)
     found = yield from All((ListObjects(f"{layout.control}runs/"), ListObjects(records.kept)))
     if shown := [item.key for page in found for item in page.objects]:
@@ -76,3 +79,21 @@ def refuse_gone(layout: DeltaLayout) -> Step[None]:
             remedy=f"Restore what lay below {layout.folder.prefix} from versions, a backup or the "
             "bucket that this one was copied from; or delete this record if the table was dropped.",
         )
+    return listed
+
+
+def former_until(layout: DeltaLayout, listed: ListedLog, now: float) -> Step[float]:
+    """Return when the job that made the table began, if the table is younger than a week; otherwise
+    0. In Unix seconds. One request for a young table.
+
+    Files of jobs that began before may be of a former table whose log is gone: a job that found no
+    log has begun a new table in its place. So a purge leaves them for a week.
+
+    :param now: Unix seconds, by the store's clock.
+    """
+    first = listed.entries.get(0)
+    if first is None or first.last_modified <= now - KEPT_FOR:
+        return 0.0
+    found = yield from or_error(read_entries(layout.folder, [0]))
+    job = None if isinstance(found, ZeroRenameError) or found[0] is None else found[0].job
+    return job_began(job) if job is not None and is_job_id(job) else first.last_modified

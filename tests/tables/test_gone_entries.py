@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from support.delta_tables import on, rows, write
-from support.memory_store import MemoryStore
+from support.memory_store import ManualClock, MemoryStore
 from support.protocol import memory_table
 from zero_rename.committer import DamagedError
 from zero_rename.maintenance.destinations import destination_at
@@ -84,3 +86,23 @@ def test_entry_that_is_gone_for_good_is_committed_again_after_the_next_one() -> 
     assert found.outcome is RepairOutcome.COMMITTED
     assert values(store) == [1, 2, 3, 4]
     assert on(store).purge() == []
+
+
+def test_files_of_a_table_that_a_job_made_anew_without_its_log_stay_for_a_week() -> None:
+    clock = ManualClock(time.time())
+    store = MemoryStore(clock)
+    for value in (1, 2):
+        write(on(store), rows(value))
+    files = store.keys("flights/data/")
+    log = {key: store.objects[key] for key in store.keys(LOG)}
+    lose(store)
+    clock.advance(60.0)
+    write(on(store), rows(3))
+    assert on(store).purge(apply=True) == []
+    again = store.copy()
+    lose(again)
+    again.objects.update(log)
+    assert values(again) == [1, 2]
+    clock.advance(8 * 24 * 3600.0)
+    assert on(store).purge(apply=True) == files
+    assert values(store) == [3]
