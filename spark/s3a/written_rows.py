@@ -10,6 +10,8 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from ...committer.errors import InvalidInputError, SettingsRefusedError, first_few
 from ...committer.format.schema.hive_paths import (
     NULL,
@@ -18,10 +20,8 @@ from ...committer.format.schema.hive_paths import (
     parse_partition,
     unescape,
 )
-from ...committer.format.schema.types import normalise
 from ...s3a.write_plan import PlannedWrite
 from ..column_names import quoted
-from ..types import arrow_schema
 from ..write_target import WriteTarget
 
 if TYPE_CHECKING:
@@ -112,19 +112,20 @@ def check_names(frame: DataFrame, partitions: Sequence[str], table: str) -> None
     :raises InvalidInputError: there is such a name, or a value is not of its column's type; nothing
         was written.
     """
-    from pyspark.sql.types import BooleanType, DateType, IntegralType, StructField, StructType
+    from pyspark.sql.types import BooleanType, DateType, IntegralType
 
     # Of these types Spark writes a value in one form only, in all versions.
-    fields = [
-        StructField(field.name.lower(), field.dataType)
+    sure = ((BooleanType, pa.bool_()), (DateType, pa.date32()), (IntegralType, pa.int64()))
+    schema = pa.schema(
+        (field.name.lower(), kind)
         for field in frame.schema.fields
-        if isinstance(field.dataType, BooleanType | DateType | IntegralType)
-    ]
-    schema = normalise(arrow_schema(StructType(fields))) if fields and partitions else None
+        for theirs, kind in sure
+        if isinstance(field.dataType, theirs)
+    )
 
     def as_written(column: str, raw: str) -> str:
         name = column.lower()
-        if schema is None or name not in schema.names:
+        if name not in schema.names:
             return f"{escape(column)}={raw}"
         found = normalise_partition(f"{escape(name)}={raw}", schema, [name])
         return f"{escape(column)}={found.partition('=')[2]}"
