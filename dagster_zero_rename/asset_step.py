@@ -287,6 +287,16 @@ class AssetStep:
         mine = (self.job, self.asset.to_user_string(), self.chain)
         return (owner.dag_id, owner.task_id, chain) == mine and not self._other_op(owner)
 
+    def comes_after(self, owner: Owner) -> bool:
+        """Return whether an earlier attempt of this chain's work on the asset made a job: one of
+        this run, or of a run that this one was re-executed from."""
+        if not self.owns(owner):
+            return False
+        if owner.run_id == self.run:
+            return owner.try_number is not None and owner.try_number < self.try_number
+        before = _back_to(self.step.dagster_run, owner.run_id, self.step.instance)
+        return any(run.run_id == owner.run_id for run in before)
+
     def made(self, owner: Owner | None) -> bool:
         """Return whether a job of this idempotency key belongs to this very attempt."""
         mine = (self.run, self.try_number)

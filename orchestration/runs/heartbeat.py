@@ -54,6 +54,10 @@ class RepeatableRun(LoadRun, Protocol):
         """Return ``skip``, ``replace_own`` or ``append`` (:meth:`.task_run.TaskRun.on_repeat`)."""
         ...
 
+    def comes_after(self, owner: Owner) -> bool:
+        """Return whether an earlier attempt made a job of this run."""
+        ...
+
 
 def heartbeats(table: LoadedTable, run: LoadRun) -> AbstractContextManager[None]:
     """Send heartbeats for the jobs that an attempt opens, while the block runs.

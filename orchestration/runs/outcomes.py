@@ -255,15 +255,12 @@ def settle_former(table: LoadedTable, run: RepeatableRun) -> None:
 
     Failures are only logged, and nothing is sent in the run's first attempt.
     """
-    mine, key = run.owner, run.idempotency_key
-    if run.is_first or mine.try_number is None:
+    if run.is_first:
         return
-    attempts = range(1, mine.try_number)
 
     def is_former(it: OpenJob) -> bool:
         # An application may write the table once more, under a key of that write.
-        is_own = it.idempotency_key == key and run.owns(it.owner)
-        return is_own and it.owner.run_id == mine.run_id and it.owner.try_number in attempts
+        return it.idempotency_key == run.idempotency_key and run.comes_after(it.owner)
 
     _settle(table, is_former)
 

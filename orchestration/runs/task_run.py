@@ -198,6 +198,11 @@ class TaskRun:
             return True
         return self._is_of_this_run(owner) and owner.try_number == self.try_number
 
+    def comes_after(self, owner: Owner) -> bool:
+        """Return whether an earlier attempt made a job of this run."""
+        number = owner.try_number
+        return self.owns(owner) and number is not None and 1 <= number < self.try_number
+
     def retries(self, owner: Owner) -> bool:
         """Return whether this attempt is a retry of the attempt that made a job of this run.
 

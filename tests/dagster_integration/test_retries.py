@@ -16,11 +16,13 @@ from dagster._core.storage.tags import (
 )
 
 from dagster_zero_rename import ZeroRenameResource
+from dagster_zero_rename.asset_step import AssetStep
 from support import dagster_loads
 from support.dagster_loads import (
     SCHEMA,
     Load,
     days,
+    delta_flights_job,
     fail,
     flights,
     flights_job,
@@ -31,6 +33,7 @@ from support.dagster_loads import (
 from zero_rename.committer.errors import StoreUnfitError, StoreUnreachableError
 from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.requests import CompleteUpload
+from zero_rename.tables.table_at import delta_at
 
 pytestmark = pytest.mark.memory_s3
 
@@ -95,9 +98,10 @@ def execute(
     instance: dg.DagsterInstance,
     again: dg.ReexecutionOptions | None = None,
     mark: Mapping[str, str] | None = None,
+    job: Callable[[], dg.JobDefinition] = flights_job,
 ) -> Any:
     tags = {**days("2013-01-01", "2013-01-03"), **(mark or {})}
-    return dagster_loads.execute(flights_job, instance, tags, again)
+    return dagster_loads.execute(job, instance, tags, again)
 
 
 # Dagster's own marks of such runs: DagsterInstance.create_reexecuted_run for a run that somebody
@@ -118,6 +122,26 @@ def test_a_run_re_executed_from_its_failure_reports_what_it_committed(
     again = execute(instance, dg.ReexecutionOptions.from_failure(first.run_id, instance), mark)
     assert (again.success, load.calls, numbers(zero)) == (True, 2, [1, 3])
     assert len(materialisations(again)) == 3
+
+
+def test_job_that_a_killed_run_left_in_a_delta_table_is_closed_once_its_retry_has_committed(
+    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    """Dagster retries a run whose worker was killed by another run."""
+    table = delta_at(zero.table("flights"))
+
+    def dies(context: dg.AssetExecutionContext) -> None:
+        step = AssetStep.of(context)
+        run = {"owner": step.owner, "idempotency_key": step.idempotency_key}
+        table.job(SCHEMA, partition_by=("day",), on_repeat="replace_own", **run).__enter__()
+        fail()
+
+    load.deaths, load.numbers = [dies], {"2013-01-01": [1]}
+    first = execute(instance, job=delta_flights_job)
+    assert len(table.open_jobs()) == 1
+    again = dg.ReexecutionOptions.from_failure(first.run_id, instance)
+    assert execute(instance, again, job=delta_flights_job).success
+    assert table.open_jobs() == []
 
 
 @pytest.mark.parametrize("mode", MODES)

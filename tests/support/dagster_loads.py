@@ -16,6 +16,7 @@ from dagster._core.storage.tags import (
 )
 
 from dagster_zero_rename import ZeroRenameResource
+from zero_rename.committer.format.job_spec import TableLayout
 
 DAYS = dg.DailyPartitionsDefinition(start_date="2013-01-01", end_date="2013-02-01")
 #: The variable that names the root of the job's tables.
@@ -30,12 +31,14 @@ class Load:
     :param numbers: of the days that have rows.
     :param failures: called in turn, one a call of the asset's function, after its commit.
     :param calls: how often the function was called.
+    :param deaths: called in turn, one a call of the asset's function, before it writes.
     """
 
     numbers: dict[str, list[int]] = field(default_factory=dict)
     failures: list[Callable[[], None]] = field(default_factory=list)
     mode: str = "overwrite"
     calls: int = 0
+    deaths: list[Callable[[dg.AssetExecutionContext], None]] = field(default_factory=list)
 
 
 load = Load()
@@ -63,6 +66,8 @@ def fail() -> None:
 )
 def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource) -> dg.MaterializeResult:
     load.calls += 1
+    if load.deaths:
+        load.deaths.pop(0)(context)
     done = zero.write(context, rows(context.partition_keys, load.numbers), mode=load.mode)
     if load.failures:
         load.failures.pop(0)()
@@ -70,10 +75,19 @@ def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource) -> dg.M
 
 
 def flights_job() -> dg.JobDefinition:
+    return _job(TableLayout.DIRECTORY)
+
+
+def delta_flights_job() -> dg.JobDefinition:
+    """The same job, for a Delta table."""
+    return _job(TableLayout.DELTA)
+
+
+def _job(layout: str) -> dg.JobDefinition:
     return dg.Definitions(
         assets=[flights],
         jobs=[dg.define_asset_job("flights_job", [flights], executor_def=dg.in_process_executor)],
-        resources={"zero": ZeroRenameResource(table_root=dg.EnvVar(TABLES))},
+        resources={"zero": ZeroRenameResource(table_root=dg.EnvVar(TABLES), layout=layout)},
     ).resolve_job_def("flights_job")
 
 
