@@ -167,6 +167,8 @@ def _apply_partition(
         _, markers = yield from All((All(tuple(files)), All(tuple(looks))))
         marker = next(iter(markers), None)
         moved = yield from _move(context, decided, change, state)
+    elif state.head.version <= change.base_version:
+        raise _put_back(context, decided, state, change)
     elif state.head.claim == decided.decision.job:
         # A commit that was called again claimed after its job had moved the head.
         yield from release_claim(context, slot, decided.decision.job)
@@ -322,6 +324,25 @@ def _headless(context: Context, decided: Decided, slot: Slot) -> UnfinishedCommi
         remedy="Do not run the job again. Restore the object from a version or backup and run "
         f"zero-rename recover {url} --apply, or build it again: zero-rename repair {url} --apply. "
         f"{PAGE}",
+    )
+
+
+def _put_back(
+    context: Context, decided: Decided, state: HeadState, change: PartitionDecision
+) -> UnfinishedCommitError:
+    """Build the error of a head that is older than this job's claim: somebody has put it back.
+
+    Once a decision stands, each of its heads carries the job's claim or has moved on from there.
+    """
+    return UnfinishedCommitError(
+        f"The job is committed on version {change.base_version} of {change.partition!r}, and the "
+        f"head is at version {state.head.version} without the job's claim: it was put back to a "
+        "former state. Nothing of the job was applied there, since the files that it replaces are "
+        "named by that head.",
+        job=decided.decision.job,
+        key=state.slot.key,
+        remedy="Restore the object's newest version and run zero-rename recover "
+        f"{context.root.url} --apply. {PAGE}",
     )
 
 

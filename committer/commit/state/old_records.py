@@ -135,7 +135,7 @@ def _is_free(
     except DamagedError:
         return False
     state = heads.states.get(origin.partition)
-    if state is None or _may_be_named(origin, state):
+    if state is None or not state.head.version or _may_be_named(origin, state):
         return False
     # The manifest was superseded when the head moved last, or before; and when the head's newest
     # manifest was written.
