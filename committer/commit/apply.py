@@ -167,7 +167,7 @@ def _apply_partition(
         _, markers = yield from All((All(tuple(files)), All(tuple(looks))))
         marker = next(iter(markers), None)
         moved = yield from _move(context, decided, change, state)
-    elif state.head.version <= change.base_version:
+    elif decided.finds_put_back(state, change):
         raise _put_back(context, decided, state, change)
     elif state.head.claim == decided.decision.job:
         # A commit that was called again claimed after its job had moved the head.
@@ -330,10 +330,7 @@ def _headless(context: Context, decided: Decided, slot: Slot) -> UnfinishedCommi
 def _put_back(
     context: Context, decided: Decided, state: HeadState, change: PartitionDecision
 ) -> UnfinishedCommitError:
-    """Build the error of a head that is older than this job's claim: somebody has put it back.
-
-    Once a decision stands, each of its heads carries the job's claim or has moved on from there.
-    """
+    """Build the error of a head that is older than this job's claim: somebody has put it back."""
     return UnfinishedCommitError(
         f"The job is committed on version {change.base_version} of {change.partition!r}, and the "
         f"head is at version {state.head.version} without the job's claim: it was put back to a "

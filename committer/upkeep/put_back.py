@@ -1,10 +1,8 @@
 """Heads that were put back to a former state: from a version, a backup, or an older copy of the
 bucket.
 
-A job claims its heads before it decides, and a head's version only grows. So once a commit decision
-was read, each of its heads carries the job's claim or has moved since. A head with neither is older
-than the decision: rows of the job are not visible, and files that it replaced are named, which may
-be gone or be removed by the job's recovery.
+Rows of the job that had claimed the newer head are not visible, and files that it replaced are
+named, which may be gone. Recovery of such a job fails, and removes nothing.
 """
 
 from __future__ import annotations
@@ -63,17 +61,8 @@ def _among(
     return {
         change.partition: _put_back(context.root, state, decided.decision.job, change)
         for state, (decided, change) in zip(found, changes, strict=True)
-        if isinstance(state, HeadState) and _is_put_back(state, decided, change)
+        if isinstance(state, HeadState) and decided.finds_put_back(state, change)
     }
-
-
-def _is_put_back(state: HeadState, decided: Decided, change: PartitionDecision) -> bool:
-    head = state.head
-    if state.etag is None or head.claim == decided.decision.job:
-        return False
-    # After a loss, a replace makes a head anew, from version 0 on. Then older jobs do not count.
-    is_older = head.replaced_at is None or head.replaced_at < decided.date
-    return head.version <= change.base_version and is_older
 
 
 def _put_back(
@@ -86,7 +75,6 @@ def _put_back(
         table=root.url,
         job=job,
         key=state.slot.key,
-        remedy="Restore the object's newest version, and let no recovery, purge or maintenance run "
-        "before: it could remove files that this head names. If there is no newer version, load "
-        f"the partition again with mode replace. {PAGE}",
+        remedy="Restore the object's newest version before anybody writes. If there is no newer "
+        f"version, load the partition again with mode replace. {PAGE}",
     )

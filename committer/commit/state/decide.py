@@ -25,7 +25,7 @@ from ...format.records.decision import (
     join_parts,
     split_into_parts,
 )
-from ...format.records.head import Slot
+from ...format.records.head import HeadState, Slot
 from ...format.records.partition_decision import PartitionDecision
 from ...store.conditional_put import NotWritten, Uncertain, Written, put_record
 from ...store.requests import LIST_BYTES, Absent, All, Delete, Found, Get, Head, Put, Step
@@ -62,6 +62,23 @@ class Decided:
         if slot.is_run:
             return self.decision.idempotency_key == slot.name
         return slot.name in self.changes
+
+    def finds_put_back(self, state: HeadState, change: PartitionDecision) -> bool:
+        """Return whether the head of a partition was put back to a state before this commit's claim
+        of it: from a version, a backup, or an older copy of the bucket.
+
+        A job claims its heads before it decides, and a head's version only grows. So each head
+        carries the claim, or has moved since. A head that was lost is made anew by a later replace,
+        from version 0 on: that one has moved, too.
+
+        :param state: the head, which was read after the decision.
+        :param change: what the commit decides about its partition.
+        """
+        head = state.head
+        if state.etag is None or head.claim == self.decision.job:
+            return False
+        is_older = head.replaced_at is None or head.replaced_at < self.date
+        return head.version <= change.base_version and is_older
 
 
 def read_decision(context: Context, job: str) -> Step[Decided | None]:

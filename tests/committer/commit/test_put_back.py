@@ -58,3 +58,18 @@ def test_lists_of_a_lost_head_stay_though_a_refused_write_has_made_it_anew() -> 
     memory_table(world.store).gc(0.0, apply=True)
     world.store.objects[HEAD] = head
     assert len(world.snapshot().files) == 60
+
+
+def test_job_of_before_is_finished_where_a_replace_has_made_a_lost_head_anew() -> None:
+    world = World()
+    for _ in range(3):
+        world.load(DAY1)
+    opened, result = world.written(DAY1, mode=Mode.REPLACE)
+    die_before_applying(world, opened, result)
+    del world.store.objects[HEAD]
+    world.advance(1.0)
+    world.load(DAY1, mode=Mode.REPLACE)
+    kept = {file.key for file in world.snapshot().files}
+    (found,) = World(world.store).recover(patience=0)
+    assert str(found.outcome) == "committed"
+    assert {file.key for file in world.snapshot().files} == kept
