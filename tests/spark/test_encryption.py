@@ -42,7 +42,7 @@ for table in (url, url + "2"):
     save(rows(3), table, mode="overwrite", partitions=["p=1"])
     rows(4).write.format("zero_rename").mode("append").save(table)
     merge(rows(4, 7), table, on=["n"])
-    update(table, set={"n": "n + 10"}, where="n = 7", spark=spark)
+    update(table, set=dict(n="n + 10"), where="n = 7", spark=spark)
 """
 #: Fails in its application, which puts it on record for its operator.
 FAILING = """
