@@ -304,12 +304,12 @@ def _told_storage(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[s
     noted = {column["Name"].lower(): column for column in there.get("Columns", ())}
     columns = [{**noted.get(it["Name"].lower(), {}), **it} for it in wanted["Columns"]]
     parameters = {name: there[name] for name in ("Parameters",) if name in there}
-    told = {**parameters, **wanted, "Columns": columns}
+    storage = {**parameters, **wanted, "Columns": columns}
     path = _path(there)
     if path is not None and _plain(path) == _plain(_path(wanted) or ""):
         serde = wanted["SerdeInfo"]
-        told["SerdeInfo"] = {**serde, "Parameters": {**serde["Parameters"], "path": path}}
-    return told
+        storage["SerdeInfo"] = {**serde, "Parameters": {**serde["Parameters"], "path": path}}
+    return storage
 
 
 def _table_input(url: CatalogUrl, described: DescribedTable) -> dict[str, Any]:

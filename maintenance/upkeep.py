@@ -89,7 +89,11 @@ class Upkeep:
         try:
             yield
         except ZeroRenameError as error:
-            (self.person if is_lasting(error) else self.again).append(escaped(str(error)))
+            self.add_problem(escaped(str(error)), is_lasting(error))
+
+    def add_problem(self, text: str, is_lasting: bool) -> None:
+        """Add a problem for a person, if it is lasting; otherwise one that the next run may end."""
+        (self.person if is_lasting else self.again).append(text)
 
     def capped(self) -> dict[str, Any]:
         """Return the report as a dict for XCom, of limited size."""
@@ -190,8 +194,7 @@ def _purge(table: Table, place: Destination, order: PurgeOrder, done: Upkeep) ->
     for it in report.jobs:
         _sort(it, done)
     for it in (it for it in report.reported if it.action is PurgeAction.FAILED):
-        told = done.person if it.is_denied else done.again
-        told.append(f"{escaped(it.key)}: {escaped(it.reason)}")
+        done.add_problem(f"{escaped(it.key)}: {escaped(it.reason)}", it.is_denied)
 
 
 def _gc(table: Table, done: Upkeep, apply: bool) -> None:
@@ -200,14 +203,14 @@ def _gc(table: Table, done: Upkeep, apply: bool) -> None:
     prefix = "" if apply else "would-be-"
     done.records = {f"{prefix}{name}": number for name, number in counts.items() if number}
     for key, cause in report.failed.items():
-        told = done.person if cause.startswith(DENIED) else done.again
-        told.append(f"{escaped(key)}: it could not be removed ({cause})")
+        text = f"{escaped(key)}: it could not be removed ({cause})"
+        done.add_problem(text, cause.startswith(DENIED))
 
 
 def _sort(job: SettledJob, done: Upkeep) -> None:
     said = f"{job.job}: {escaped(job.detail)}" if job.job else escaped(job.detail)
     if job.is_unsettled:
-        (done.person if job.is_lasting else done.again).append(said)
+        done.add_problem(said, job.is_lasting)
     elif job.outcome == "left":
         done.notes.append(said)
 

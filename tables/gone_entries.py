@@ -70,7 +70,7 @@ def refuse_gone(layout: DeltaLayout) -> Step[ListedLog]:
     if listed.entries or listed.checkpoints or listed.foreign:
         return listed
     records = JobFiles(layout.control)
-    found = yield from All((ListObjects(f"{layout.control}runs/"), ListObjects(records.kept)))
+    found = yield from All((ListObjects(records.reports), ListObjects(records.kept)))
     if shown := [item.key for page in found for item in page.objects]:
         raise DamagedError(
             "The table's log is gone, and a record of a committed job is there. No file was "

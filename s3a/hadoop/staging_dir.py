@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...committer.errors import InvalidInputError, without_secrets
+from ...committer.store.s3_urls import SCHEME
 
 if TYPE_CHECKING:
     # Not when a DAG file is parsed.
     from pyarrow import fs
 
-_IN_S3 = re.compile(r"s3[an]?://", re.IGNORECASE)
 _FILE = re.compile(
     r"(?P<tree>.*/(?P<uuid>[^/]+))/staging-uploads"
     r"(/_temporary/(?P<attempt>\d+)/(?P<task>task_|_temporary/attempt_)[^/]+)?(/.*)?"
@@ -104,7 +104,7 @@ class StagingFolder:
 
         self._folder = folder
         with self._seen():
-            if _IN_S3.match(folder):
+            if re.match(SCHEME, folder):
                 # pyarrow would ask AWS for it, with whatever keys it finds.
                 raise OSError("it is in S3, where staging committers keep no pending sets")
             self._files, self._path = fs.FileSystem.from_uri(folder)
