@@ -10,11 +10,12 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from ..committer.errors import InvalidInputError, first_few
+from ..committer.errors import InvalidInputError, first_few, without_secrets
 from ..committer.format import text_values as texts
 from ..committer.format.handoff import Handoff
 from ..committer.format.job_spec import (
@@ -37,6 +38,7 @@ from ..committer.store.encryption import Encryption
 from ..committer.store.fast_root import FastRoot
 from . import option_table as values
 from .option_table import camel, known_names, option, plain, read_given
+from .submitters import argument, instruction
 
 _FILES = FileOptions()
 
@@ -317,23 +319,21 @@ class WriterOptions:
                 f"{' and '.join(replacing)} contradict each other; nothing was written.",
                 remedy="Give one of them.",
             )
-        self._check_expected(overwrite)
-        if overwrite:
-            return Mode.REPLACE
         exclusive = self.fail_if_exists or self.expected_mode is Mode.FAIL_IF_EXISTS
-        return Mode.FAIL_IF_EXISTS if exclusive else Mode.APPEND
+        mode = Mode.FAIL_IF_EXISTS if exclusive else Mode.APPEND
+        mode = Mode.REPLACE if overwrite else mode
+        self._check_expected(mode)
+        return mode
 
-    def _check_expected(self, overwrite: bool) -> None:
+    def _check_expected(self, mode: Mode) -> None:
         expected = self.expected_mode
-        if expected is None:
+        if expected in (None, mode):
             return
-        if expected is not Mode.MERGE and (expected is Mode.REPLACE) is overwrite:
-            return
+        said = Handoff(dag=self.dag, idempotency_key=self.idempotency_key)
         raise InvalidInputError(
-            f"The write's mode is {'overwrite' if overwrite else 'append'}, and {expected} is "
-            f"asked for ({Handoff.variable('mode')}, which the Airflow operator's mode= sets); "
-            "nothing was written.",
-            remedy="Change the application's .mode(), or leave the operator's mode= out.",
+            f"The write's mode is {'overwrite' if mode is Mode.REPLACE else mode}, and {expected} "
+            f"is asked for ({instruction(said, 'mode')}); nothing was written.",
+            remedy=f"Change the application's .mode(), or leave out {argument(said, 'mode')}.",
         )
 
     def owner(self, application: str | None) -> Owner:
@@ -411,8 +411,8 @@ def writer_options(
 
     :param given: options as texts.
     :param handoff: the submitter's, which count for options that are not given.
-    :param named: values by the names of fields, which win over the texts.
-    :raises InvalidInputError: as :func:`read_writer_options`.
+    :param named: the call's values, by the names of fields.
+    :raises InvalidInputError: as :func:`read_writer_options`; or an option contradicts the call.
     """
     texts = read_given(WriterOptions, given, ReaderOptions)
     _check_same_partitions(texts, named)
@@ -420,6 +420,9 @@ def writer_options(
     if "path" in read:
         handoff = handoff.about(TableRoot.parse(read["path"]))
     handed = _handed(handoff)
+    asked = read.get("expected_mode", handed.get("expected_mode"))
+    exclusive = {"fail_if_exists": True} if asked is Mode.FAIL_IF_EXISTS else {}
+    _check_same_values(given, texts, {**exclusive, **named})
     if "replace_where" in read:
         handed.pop("replace_partitions", None)
     return WriterOptions(**handed | _limited(read, handoff) | read)
@@ -438,6 +441,36 @@ def _check_same_partitions(texts: Mapping[str, Any], named: Mapping[str, Any]) -
                 "submitting task says; nothing was written.",
                 remedy="Leave the option out, and name the partitions in the call of save().",
             )
+
+
+def _check_same_values(
+    given: Mapping[str, str], texts: Mapping[str, Any], named: Mapping[str, Any]
+) -> None:
+    """Refuse an option whose value differs from that of the argument with the same meaning.
+
+    Partitions are compared by :func:`_check_same_partitions`, and the table's path when the call is
+    resolved.
+
+    :raises InvalidInputError: the option would be ignored.
+    """
+    others = {"path", "replace_partitions", "only_partitions"}
+    for name, value in named.items():
+        if name in others or name not in texts or texts[name] == value:
+            continue
+        spelt, text = next(it for it in given.items() if plain(it[0]) == plain(name))
+        if name == "fail_if_exists":
+            said, remedy = f"the mode is {Mode.FAIL_IF_EXISTS}", "mode="
+        elif isinstance(value, ReadBase):
+            said, remedy = "the call has another base=", "base="
+        else:
+            shown = [*value] if isinstance(value, tuple) else value
+            shown = str(value) if isinstance(value, StrEnum) else shown
+            said, remedy = f"the call has {name}={shown!r}", f"{name}="
+        raise InvalidInputError(
+            f"The option {spelt} is {without_secrets(text)[:200]!r}, and {said}; nothing was "
+            "written.",
+            remedy=f"Leave the option out, or give {remedy} the same value.",
+        )
 
 
 def _limited(read: Mapping[str, Any], handoff: Handoff) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from ..committer.format.job_spec import Distribute, Mode
 from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE
 from .pipes import pipes_session, report_commit
+from .submitters import argument
 from .write_target import WriteTarget, require_spark_frame, resolve, submitted
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def _merged(
         raise InvalidInputError(
             f"{what}, and mode merge is asked for; nothing was merged.",
             table=target.root.url,
-            remedy="Let the operator name the key, by its merge_on=; or call merge(frame, table, "
+            remedy=f"Name the key by {argument(said, 'merge_on')}; or call merge(frame, table, "
             "on=['id']).",
         )
     rules = MergeRules(

@@ -33,7 +33,7 @@ from .changing.merge_source import MergeRules
 from .changing.merging import merge_by
 from .changing.row_writer import refuse_policies
 from .option_table import plain, texts_of
-from .options import WriterOptions, read_writer_options
+from .options import WriterOptions, writer_options
 from .save_frame import save
 from .write_target import WriteTarget, require_spark_frame, resolve, take_handoff
 
@@ -120,7 +120,6 @@ def stream(
             remedy="Give mode='overwrite' for a table without partitions, or mode='merge' by key.",
         )
     rules = _rules(Mode.parse(mode), merge_on, delete_when, latest_by, across_partitions)
-    _check_options(read_writer_options({**options, "path": root.url}), rules, root.url)
     target = resolve(
         root.url,
         handoff,
@@ -130,6 +129,7 @@ def stream(
         layout=layout,
         options=options,
     )
+    _check_options(writer_options(options, handoff, target.named_options), rules, root.url)
     _check_task(target, handoff.about(root), {*(trigger or ())}, output_mode)
     batches = MicroBatches(
         root.url,

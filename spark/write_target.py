@@ -19,6 +19,7 @@ from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
 from ..committer.format.job_spec import Distribute, Mode, TableLayout, choice, texts_in
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
+from ..committer.format.records.run_conflict import is_dagsters
 from ..committer.format.text_values import NAMES
 from ..committer.rival_wait import RivalWait
 from ..s3a.hadoop.settings import NATIVE, check_committer
@@ -29,9 +30,10 @@ from ..s3a.policies import (
     check_unwatched,
     check_writer_options,
 )
-from .option_table import plain, texts_of
+from .option_table import plain, read_base, texts_of
 from .options import is_given, native_only
 from .startup.preflight import warn_of_overwrites
+from .submitters import argument, instruction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,14 +118,15 @@ def resolve(
     if root is None:
         raise InvalidInputError(
             "No table is named; nothing was written.",
-            remedy="Give save() a table, s3://bucket/prefix, or submit by the operator.",
+            remedy="Give save() a table, s3://bucket/prefix; or submit by Airflow's operator or "
+            "Dagster's asset, which name it.",
         )
     said = handoff.about(root)
     word = chosen_committer(root, committer, handoff)
     options = texts_of(options or {})
     _check_path(root, options)
     if isinstance(base, str):
-        options, base = {**options, "base": base}, None
+        options, base = _with_base(root, base, options), None
     state = base if base is None or isinstance(base, ReadBase) else base.base
     kept = _layout(root, layout, word, handoff)
     RivalWait.of(wait_for_other_runs)  # Refuses an invalid duration.
@@ -134,7 +137,7 @@ def resolve(
     return WriteTarget(
         root=root,
         committer=word,
-        mode=_mode(mode, said.mode),
+        mode=_mode(mode, said),
         partition_by=_partition_by(partition_by, options),
         partitions=_partitions(partitions, said.partitions),
         layout=kept,
@@ -166,6 +169,28 @@ def _check_path(root: TableRoot, options: Mapping[str, str]) -> None:
         )
 
 
+def _with_base(root: TableRoot, base: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Add the text of a read base to options.
+
+    :raises InvalidInputError: an option names another base.
+    """
+    own = {name: it for name, it in options.items() if plain(name) == "base"}
+    for name, text in own.items():
+        try:
+            differs = read_base(text) != read_base(base)
+        except ValueError:
+            differs = text != base  # Else refused with the other options.
+        if differs:
+            raise InvalidInputError(
+                f"The option {name} is {text[:200]!r}, and the call has another base=; nothing was "
+                "written.",
+                table=root.url,
+                remedy="Leave the option out, or give base= the same value.",
+            )
+    others = {name: it for name, it in options.items() if name not in own}
+    return others | {"base": base}
+
+
 def _publishes(
     root: TableRoot,
     given: bool | None,
@@ -186,10 +211,9 @@ def _publishes(
     if given and said.publish is False:
         raise InvalidInputError(
             "The application publishes what it writes, and its rows are to be held back "
-            f"({Handoff.variable('publish')}, which the Airflow operator's publish= sets); nothing "
-            "was written.",
+            f"({instruction(handoff, 'publish')}); nothing was written.",
             table=root.url,
-            remedy="Leave the application's publish= out, or the operator's.",
+            remedy=f"Leave the application's publish= out, or {argument(handoff, 'publish')}.",
         )
     publishes = said.publish is not False if given is None else given
     own_key = is_given(options, "idempotency_key")  # It is another write than that of the run.
@@ -199,7 +223,9 @@ def _publishes(
             "The application holds its rows back, and the task that submitted it waits for them to "
             "be seen; nothing was written.",
             table=root.url,
-            remedy="Leave the application's publish= out; or give Airflow's operator "
+            remedy="Leave the application's publish= out."
+            if is_dagsters(handoff.owner, handoff.idempotency_key)
+            else "Leave the application's publish= out; or give Airflow's operator "
             "publish=False, too.",
         )
     if not publishes and layout is not TableLayout.DELTA:
@@ -223,10 +249,10 @@ def chosen_committer(root: TableRoot, given: str | None, handoff: Handoff) -> st
     if handoff.table == root and said not in (None, word):
         raise InvalidInputError(
             f"The application writes by the committer {word}, and {said} is asked for "
-            f"({Handoff.variable('committer')}, which the Airflow operator's committer= sets); "
-            "nothing was written.",
+            f"({instruction(handoff, 'committer')}); nothing was written.",
             table=root.url,
-            remedy="Leave the application's committer= out, or mend the operator's.",
+            remedy="Leave the application's committer= out, or mend "
+            f"{argument(handoff, 'committer')}.",
         )
     return word
 
@@ -248,7 +274,7 @@ def _layout(root: TableRoot, given: str | None, committer: str, handoff: Handoff
         raise InvalidInputError(
             f"The application writes with layout={kept.value}, and {what}; nothing was written.",
             table=root.url,
-            remedy="Leave the application's layout= out, or mend the operator's.",
+            remedy=f"Leave the application's layout= out, or mend {argument(handoff, 'layout')}.",
         )
     return kept
 
@@ -278,16 +304,16 @@ def _check_policies(
     check_writer_options(committer, (it for it in native_only(options) if it not in taken))
 
 
-def _mode(given: str | None, expected: Mode | None) -> Mode:
+def _mode(given: str | None, said: Handoff) -> Mode:
+    expected = said.mode
     if given is None:
         return expected or Mode.APPEND
     mode = Mode.parse(given)
     if expected not in (None, mode):
         raise InvalidInputError(
             f"The application writes with mode {given!r}, and {expected} is asked for "
-            f"({Handoff.variable('mode')}, which the Airflow operator's mode= sets); nothing was "
-            "written.",
-            remedy="Change the application's mode=, or leave one of the two out.",
+            f"({instruction(said, 'mode')}); nothing was written.",
+            remedy=f"Change the application's mode=, or leave out {argument(said, 'mode')}.",
         )
     return mode
 

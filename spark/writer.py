@@ -46,6 +46,7 @@ from .saving.commit_log import CommitProgress, log_commit, log_skipped
 from .saving.planned_job import PlannedJob, advise, planned_job
 from .saving.task_rows import write_rows
 from .startup.preflight import check_data_source_versions
+from .submitters import argument, instruction
 from .worker import application, readable_errors
 from .write_target import chosen_committer
 
@@ -81,14 +82,14 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
     if handoff.about(root).layout is TableLayout.DELTA:
         raise InvalidInputError(
             "df.write writes tables of directories, and layout=delta is asked for "
-            f"({Handoff.variable('layout')}, which the Airflow operator's layout= sets); nothing "
-            "was written.",
+            f"({instruction(handoff, 'layout')}); nothing was written.",
             table=root.url,
-            remedy="Write by zero_rename.spark.save(), or leave the operator's layout= out.",
+            remedy="Write by zero_rename.spark.save(), or leave out "
+            f"{argument(handoff, 'layout')}.",
         )
     if options.distribute is not Distribute.NONE:
         raise InvalidInputError(
-            "distribute=partition reached a write by df.write (as an option or from the operator), "
+            "distribute=partition reached a write by df.write (as option or from submitter), "
             "which Spark lets no Python data source do; nothing was written.",
             table=options.path,
             remedy="Write by zero_rename.spark.save(), or leave it out and hand over "

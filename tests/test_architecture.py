@@ -118,7 +118,16 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
             *("session_settings", "planned_frame", "column_names"),
         },
         "changing": {
-            *("options", "pipes", "types", "worker", "write_target", "startup", "reading"),
+            *(
+                "options",
+                "pipes",
+                "types",
+                "worker",
+                "write_target",
+                "submitters",
+                "startup",
+                "reading",
+            ),
             *("saving", "session_settings", "column_names"),
         },
     },

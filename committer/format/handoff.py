@@ -290,7 +290,7 @@ def _unpacked(text: str) -> dict[str, str]:
     raise InvalidInputError(
         f"The environment variable {HANDOFF} (or the setting {HANDOFF_SETTING}) is not what a "
         f"submitter of this package writes: {text[:40]!r}; nothing was read or written.",
-        remedy="Leave it out: the operators set it.",
+        remedy="Leave it out: the submitter sets it.",
     )
 
 
@@ -306,8 +306,8 @@ def _refuse_unknown(names: Collection[str]) -> None:
         f"The environment variable {HANDOFF} (or the setting {HANDOFF_SETTING}) says "
         f"{', '.join(sorted(names))[:200]}, which this version of the package does not know: the "
         "one that submits is newer. Nothing was read or written.",
-        remedy="Install the submitter's version where the application runs, or give the operator "
-        "ship_package=True, which sends it.",
+        remedy="Install the submitter's version where the application runs, or give the "
+        "submitter ship_package=True, which sends it.",
     )
 
 

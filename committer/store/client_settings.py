@@ -131,8 +131,8 @@ class ClientSettings:
             raise InvalidInputError(
                 f"botocore {botocore.__version__} does not take the settings of the client that "
                 f"{S3_CLIENT} holds: {error}; nothing was sent.",
-                remedy="Install the botocore that the operator has, or take the setting out of "
-                "the AWS connection.",
+                remedy="Install the botocore that the submitter has, or take the setting out of "
+                "its AWS connection or resource.",
             ) from error
 
     @staticmethod
@@ -151,7 +151,7 @@ class ClientSettings:
             raise InvalidInputError(
                 f"The variable {S3_CLIENT} is not a JSON object of endpoint, verify and config; "
                 "nothing was sent.",
-                remedy="Leave it to the operator that submits the application, or unset it.",
+                remedy="Leave it to the submitter of the application, or unset it.",
             )
         return ClientSettings(**found)
 

@@ -311,7 +311,7 @@ def _in_doubt(table: Table, mine: TryRecord, who: str, other: TryRecord) -> Outc
         table=table.root.url,
         job=mine.uuid,
         remedy="Let the task be retried when that run has ended. If its worker has died, its next "
-        "attempt says what it did, or RecoverS3AJobsOperator.",
+        "attempt says what it did, or `zero-rename s3a-recover`.",
     )
 
 

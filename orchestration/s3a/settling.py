@@ -120,7 +120,7 @@ def _refuse_doubtful(loads: Loads) -> None:
             f"{called_run(loads.doubtful[0])} has begun to write the same partitions, and nobody "
             "knows yet whether it has committed. Nothing was loaded again.",
             remedy="Resolve the conflict when that run has ended. If its worker has died, its next "
-            "attempt says what it did, or RecoverS3AJobsOperator.",
+            "attempt says what it did, or `zero-rename s3a-recover`.",
         )
 
 

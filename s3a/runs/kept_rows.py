@@ -40,7 +40,7 @@ def find_visible(root: TableRoot, conflict: RunConflict, winner: ConflictingRun)
             f"{said_of(met[0])} is at work, and may write {conflict.name}. Nothing was changed.",
             job=met[0].uuid,
             remedy="Settle the conflict when that run has ended. One whose worker has died is "
-            "settled by its next attempt, or by RecoverS3AJobsOperator.",
+            "settled by its next attempt, or by `zero-rename s3a-recover --apply`.",
         )
     if tries.damage:
         raise InvalidInputError(

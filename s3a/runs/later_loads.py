@@ -39,7 +39,7 @@ def refuse_later_loads(root: TableRoot, conflict: RunConflict) -> Step[None]:
             "changed.",
             job=living.known[0].uuid,
             remedy="Settle the conflict when that run has ended. One whose worker has died is "
-            "settled by its next attempt, or by RecoverS3AJobsOperator.",
+            "settled by its next attempt, or by `zero-rename s3a-recover --apply`.",
         )
     if living.damage:
         raise OtherJobError(

@@ -39,7 +39,7 @@ from ..runs.try_record import WriteRecord
 
 _NOT_AGAIN = "Compare the table's rows with the source before loading anything again."
 _PROTOCOL = (
-    "Set spark.sql.sources.commitProtocolClass to PathOutputCommitProtocol, as the operator's "
+    "Set spark.sql.sources.commitProtocolClass to PathOutputCommitProtocol, as the submitter's "
     "settings do: formats other than Parquet are bound to the committer by it alone."
 )
 _NO_MARKER = (
@@ -54,7 +54,7 @@ _LOOK = (
 )
 _SETTING = (
     "Its files are committed. Find out which setting won: `zero-rename checks` names those that "
-    "decide, and a setting in the application wins over the operator's."
+    "decide, and a setting in the application wins over the submitter's."
 )
 #: Descriptions of other committers that write their names into a marker.
 _OTHERS = {

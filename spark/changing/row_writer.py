@@ -48,6 +48,7 @@ from ..saving.arrow_save import all_read, carry_out, delta_options, limited_by
 from ..saving.planned_job import in_any_case, planned_job
 from ..saving.task_errors import error_of_task
 from ..startup.preflight import check_versions
+from ..submitters import argument
 from ..types import spark_schema
 from ..worker import application_of
 from ..write_target import WriteTarget, resolve, submitted
@@ -257,7 +258,7 @@ def table_to_change(
             "This is a Delta table, and the task that submitted the application waits for a table "
             "of layout=directory; nothing was changed.",
             table=url,
-            remedy="Give the operator layout='delta'.",
+            remedy=f"Set {argument(handoff, 'layout')} to 'delta'.",
         )
     if isinstance(table, DeltaTable) and layout is not None:
         raise TableMismatchError(

@@ -163,7 +163,7 @@ class _Application:
                 "which Spark cannot cancel, and went through. Its rows may be in the table twice.",
                 table=self._target.root.url,
                 job=record.uuid,
-                remedy="See what the later attempt loaded: its operator says so, too. Its _SUCCESS "
+                remedy="See what the later attempt loaded: its log says so, too. Its _SUCCESS "
                 "and report name its files; those of this job have to go where both are there.",
             )
         logger.info("Written: %s, job %s", write.path, record.uuid)
@@ -228,7 +228,7 @@ class _Application:
                 others[0],
                 "Another driver of this attempt has written already: the cluster has started the "
                 "driver again. Nothing was written by this one",
-                "Set spark.yarn.maxAppAttempts=1; the operator's next attempt settles what the "
+                "Set spark.yarn.maxAppAttempts=1; the task's next attempt settles what the "
                 "first driver left.",
             )
 
@@ -265,8 +265,8 @@ class _Application:
                 f"The job's rows are committed, and its record could not say so: {error}",
                 table=self._target.root.url,
                 job=done.uuid,
-                remedy="Do not load the rows again by save() alone: they are there. An operator's "
-                "next attempt finds them by the job's report.",
+                remedy="Do not load the rows again by save() alone: they are there. A retry by the "
+                "scheduler finds them by the job's report.",
             ) from error
 
     def _spark_writes(self, frame: DataFrame, write: PlannedWrite, record: WriteRecord) -> None:

@@ -252,6 +252,28 @@ def test_partitions_are_emptied_only_where_the_submitter_says_replace(mode):
     assert (options.replace_partitions, options.only_partitions) == (("day=2",), ("day=1",))
 
 
+@pytest.mark.parametrize(
+    ("asked", "given", "overwrite"),
+    [
+        ("append", {"failIfExists": "true"}, False),
+        ("append", {}, True),
+        ("replace", {"failIfExists": "true"}, False),
+        ("merge", {}, True),
+    ],
+)
+def test_mode_that_contradicts_the_one_asked_for_is_refused(
+    asked: str, given: dict[str, str], overwrite: bool
+) -> None:
+    options = read_writer_options(given, {"ZERO_RENAME_MODE": asked})
+    with pytest.raises(InvalidInputError, match=f"{asked} is asked for.*nothing was written"):
+        options.mode(overwrite)
+
+
+def test_option_that_allows_files_where_the_mode_asked_for_is_fail_if_exists_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="failIfExists is 'false', and the mode is fail-if"):
+        read_writer_options({"failIfExists": "false"}, {"ZERO_RENAME_MODE": "fail-if-exists"})
+
+
 def test_the_environment_may_speak_of_one_table_only():
     environment = ENVIRONMENT | {"ZERO_RENAME_TABLE": "s3://bucket/t/"}
     assert read_writer_options({"path": "s3a://bucket/t"}, environment).idempotency_key == "d/r/t"

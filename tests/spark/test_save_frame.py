@@ -106,16 +106,79 @@ class TestWhatIsAsked:
         assert asked(partition_by=(), options={"partitionBy": "day, hour"}).partition_by == (
             *("day", "hour"),
         )
-        assert asked(options={"partitionBy": "hour"}).partition_by == ("day",)
         call = asked(partition_by=(), options={"partitionBy": "a,,b"})
         with pytest.raises(InvalidInputError, match="option partitionBy has an empty item"):
             writer_options(call.options, Handoff(), call.named_options)
 
-    def test_publish_of_the_call_wins_over_the_option(self) -> None:
-        call = asked(layout="delta", publish=True, options={"publish": "false"})
-        assert writer_options(call.options, Handoff(), call.named_options).publish
+    def test_publish_of_an_option_holds_rows_back(self) -> None:
         call = asked(layout="delta", options={"publish": False})
         assert not writer_options(call.options, Handoff(), call.named_options).publish
+
+    @pytest.mark.parametrize(
+        ("given", "same", "other", "message"),
+        [
+            (
+                {"partition_by": ["day", "hour"]},
+                {"partitionBy": "day, hour"},
+                {"partition_by": "hour"},
+                r"option partition_by is 'hour', and the call has partition_by=\['day', 'hour'\]",
+            ),
+            (
+                {"publish": False, "layout": "delta"},
+                {"publish": "false"},
+                {"publish": True},
+                "option publish is 'true', and the call has publish=False",
+            ),
+            (
+                {"publish": True, "layout": "delta"},
+                {"publish": "TRUE"},
+                {"publish": "false"},
+                "option publish is 'false', and the call has publish=True",
+            ),
+            (
+                {"distribute": "partition"},
+                {"distribute": "PARTITION"},
+                {"distribute": "none"},
+                "option distribute is 'none', and the call has distribute='partition'",
+            ),
+            (
+                {"code_version": "4"},
+                {"codeVersion": 4},
+                {"codeVersion": 3},
+                "option codeVersion is '3', and the call has code_version='4'",
+            ),
+            (
+                {"base": ReadBase(TABLE, {"day=1": 4})},
+                {"base": ReadBase(TABLE, {"day=1": 4}).encode()},
+                {"Base": "now"},
+                "option Base is 'now', and the call has another base=",
+            ),
+            (
+                {"base": "now"},
+                {"BASE": "Now"},
+                {"Base": ReadBase(TABLE, {"day=1": 4}).encode()},
+                "option Base is .*, and the call has another base=",
+            ),
+            (
+                {"mode": "fail-if-exists"},
+                {"failIfExists": "true"},
+                {"failIfExists": False},
+                "option failIfExists is 'false', and the mode is fail-if-exists",
+            ),
+        ],
+    )
+    def test_option_that_contradicts_an_argument_is_refused(
+        self, given: dict[str, Any], same: dict[str, Any], other: dict[str, Any], message: str
+    ) -> None:
+        """The argument won, and the option was passed over."""
+
+        def read(options: dict[str, Any]) -> Any:
+            call = asked(**given, options=options)
+            return writer_options(call.options, Handoff(), call.named_options)
+
+        assert read(same) == read({})
+        with pytest.raises(InvalidInputError, match=f"{message}.*nothing was written"):
+            read(other)
 
     def test_what_the_call_names_reaches_the_job_as_it_is(self) -> None:
         """No text is made of it on the way, which would have to be read again."""
@@ -124,7 +187,7 @@ class TestWhatIsAsked:
             "ZERO_RENAME_PARTITIONS": json.dumps(DAYS),
             "ZERO_RENAME_IDEMPOTENCY_KEY": "a run",
         }
-        given = {"partitionBy": "other", "rowsPerFile": "9"}
+        given = {"rowsPerFile": "9"}
         named = {"partitions": ["day=2"], "base": base, "code_version": "4"}
         call = asked(environ, mode="overwrite", options=given, **named)
         options = writer_options(call.options, Handoff.decode(environ), call.named_options)
@@ -141,6 +204,41 @@ class TestWhatIsAsked:
         with pytest.raises(InvalidInputError, match="append is asked for"):
             asked(environ, mode="overwrite")
         assert asked({"ZERO_RENAME_MODE": "replace"}, mode="overwrite").mode is Mode.REPLACE
+
+    @pytest.mark.parametrize(
+        ("variable", "value", "given", "airflow", "dagster"),
+        [
+            (
+                *("ZERO_RENAME_MODE", "append", {"mode": "overwrite"}),
+                *("mode= of the Airflow operator", "mode= of the Dagster asset"),
+            ),
+            (
+                *("ZERO_RENAME_COMMITTER", "magic", {"committer": "zero_rename"}),
+                *("committer= of the Airflow operator", "committer= of the Dagster resource"),
+            ),
+            (
+                *("ZERO_RENAME_PUBLISH", "false", {"publish": True, "layout": "delta"}),
+                *("publish= of the Airflow operator", "publish= of the Dagster asset"),
+            ),
+        ],
+    )
+    def test_error_names_what_the_submitter_at_hand_has(
+        self, variable: str, value: str, given: dict[str, Any], airflow: str, dagster: str
+    ) -> None:
+        """A user of Dagster was told of an argument of Airflow's operator."""
+        asked_for = {"ZERO_RENAME_TABLE": TABLE, variable: value, "ZERO_RENAME_LAYOUT": "delta"}
+        if variable == "ZERO_RENAME_COMMITTER":
+            del asked_for["ZERO_RENAME_LAYOUT"]
+        keys = {
+            airflow: {"ZERO_RENAME_DAG": "d", "ZERO_RENAME_IDEMPOTENCY_KEY": "d/r/t"},
+            dagster: {"ZERO_RENAME_IDEMPOTENCY_KEY": f"dagster/r/a/keys-{'0' * 16}"},
+        }
+        for named, key in keys.items():
+            with pytest.raises(InvalidInputError, match=f"{variable}, which {named} sets.*{named}"):
+                asked(asked_for | key, **given)
+        with pytest.raises(InvalidInputError, match=rf"\({variable}\);") as caught:
+            asked(asked_for, **given)
+        assert "Airflow" not in str(caught.value)
 
     def test_committer_that_contradicts_the_operators_is_refused_for_its_table_alone(self) -> None:
         environ = {"ZERO_RENAME_TABLE": TABLE, "ZERO_RENAME_COMMITTER": "magic"}

@@ -63,6 +63,21 @@ def test_task_that_names_partitions_may_have_them_replaced_in_any_spelling_of_th
         started(mode="overwrite", partition_by=["day"], output_mode="Complete")
 
 
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ({"partition_by": ["day"]}, {"partitionBy": "hour"}),
+        ({"mode": "fail-if-exists"}, {"failIfExists": False}),
+    ],
+)
+def test_option_that_contradicts_an_argument_is_refused_when_the_query_starts(
+    given: dict[str, Any], options: dict[str, Any]
+) -> None:
+    """Each batch would be refused for it, long after the call."""
+    with pytest.raises(InvalidInputError, match=f"The option {[*options][0]} is "):
+        started(**given, options=options)
+
+
 def test_options_may_be_numbers_and_truth_values() -> None:
     with pytest.raises(Started):
         started(options={"mergeSchema": True, "rowsPerFile": 9})
