@@ -14,7 +14,7 @@ the whole table, and S3A's committers refuse its dynamic overwrite (PathOutputCo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,15 @@ from ..committer.errors import InvalidInputError, SettingsRefusedError
 from ..committer.format.job_spec import Mode
 from ..committer.format.layout import TableRoot
 from ..committer.format.schema.hive_paths import as_spark_writes, parse_partition
-from .hadoop.settings import CONFLICT_KEY, CONFLICT_MODE_OF, PARTITION_OVERWRITE_KEY, Committer
+from .hadoop.settings import (
+    CONFLICT_KEY,
+    CONFLICT_MODE_OF,
+    PARTITION_OVERWRITE_KEY,
+    REPORT_KEY,
+    UNIQUE_KEY,
+    UUID_KEY,
+    Committer,
+)
 
 if TYPE_CHECKING:
     from ..committer.table import Table
@@ -63,10 +71,45 @@ class PlannedWrite:
     @property
     def settings(self) -> Mapping[str, str]:
         """The options, each by the name of the setting that it replaces."""
-        return {
-            PARTITION_OVERWRITE_KEY if name == OVERWRITE_OPTION else name: value
-            for name, value in self.options.items()
-        }
+        return as_settings(self.options)
+
+
+def as_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options of a writer, each by the name of the setting that it replaces."""
+    overwrite = OVERWRITE_OPTION.lower()
+    return {
+        PARTITION_OVERWRITE_KEY if name.lower() == overwrite else name: value
+        for name, value in options.items()
+    }
+
+
+def check_call_options(
+    options: Mapping[str, str],
+    writes: Iterable[PlannedWrite],
+    mode: Mode,
+    partition_by: tuple[str, ...],
+) -> None:
+    """Refuse options of a call of ``save()`` that contradict what its writes need.
+
+    :param options: of the call.
+    :param mode: of the call; with it, ``partition_by``.
+    :raises InvalidInputError: such an option would be ignored.
+    """
+    needed = {name: value for it in writes for name, value in it.options.items()}
+    needed |= {UNIQUE_KEY: "true", UUID_KEY: "", REPORT_KEY: ""}
+    needed.pop(OVERWRITE_OPTION, None)
+    if mode is Mode.REPLACE and partition_by:
+        needed[OVERWRITE_OPTION] = "dynamic"  # No other partition is emptied.
+    own = {name.lower(): value for name, value in needed.items()}
+    for name, value in options.items():
+        wanted = own.get(name.lower())
+        if wanted is None or value.strip().lower() == wanted:
+            continue
+        meant = f"with mode {mode} needs {wanted!r}" if wanted else "gives each job one of its own"
+        raise InvalidInputError(
+            f"options[{name!r}] is {value[:200]!r}, and save() {meant}; nothing was written.",
+            remedy="Leave that option out.",
+        )
 
 
 def plan(

@@ -37,7 +37,14 @@ from ...s3a.runs.try_record import (
     write_uuid,
 )
 from ...s3a.verification.verify import is_proved, verified
-from ...s3a.write_plan import SAVE_MODES, PlannedWrite, check_destination, plan
+from ...s3a.write_plan import (
+    SAVE_MODES,
+    PlannedWrite,
+    as_settings,
+    check_call_options,
+    check_destination,
+    plan,
+)
 from ..job_tags import Operations
 from ..write_target import WriteTarget
 from .session import SessionView, check_session, client_of, encryption_for
@@ -118,7 +125,9 @@ class _Application:
             "destination": writes[0].path,
             "save_mode": writes[0].save_mode,
         }
-        check_session(self._view, facts, writes[0].settings, target.root.bucket)
+        check_call_options(target.options, writes, target.mode, target.partition_by)
+        settings = {**as_settings(target.options), **writes[0].settings}
+        check_session(self._view, facts, settings, target.root.bucket)
         for prefix in (prefix for write in writes for prefix in write.must_be_empty):
             there = self._table.run(first_object(prefix, target.root.is_data))
             if there is not None:

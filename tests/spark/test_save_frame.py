@@ -16,8 +16,14 @@ from pyspark.sql.types import LongType, StructField, StructType
 from zero_rename.committer import InvalidInputError, Mode, ReadBase, SettingsRefusedError, TableRoot
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import SchemaMode
-from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, Committer
-from zero_rename.s3a.write_plan import OVERWRITE_OPTION, PlannedWrite, plan
+from zero_rename.s3a.hadoop.settings import (
+    CONFLICT_KEY,
+    REPORT_KEY,
+    UNIQUE_KEY,
+    UUID_KEY,
+    Committer,
+)
+from zero_rename.s3a.write_plan import OVERWRITE_OPTION, PlannedWrite, check_call_options, plan
 from zero_rename.spark import delete, load, merge, save, stream, update
 from zero_rename.spark.changing import merging
 from zero_rename.spark.options import writer_options
@@ -493,3 +499,39 @@ class TestMergeThatASubmitterAsksFor:
     def test_one_of_hadoops_committers_is_refused(self, frame: Any) -> None:
         with pytest.raises(InvalidInputError, match=r"committer is magic.*Nothing was changed"):
             save(frame, TABLE, committer="magic")
+
+
+class TestOptionsOfHadoopsWriter:
+    @pytest.mark.parametrize(
+        ("committer", "mode", "options", "message"),
+        [
+            ("directory", Mode.REPLACE, {CONFLICT_KEY: "append"}, "mode replace needs 'replace'"),
+            ("partitioned", Mode.APPEND, {CONFLICT_KEY: "replace"}, "mode append needs 'append'"),
+            ("partitioned", Mode.REPLACE, {OVERWRITE_OPTION: "static"}, "needs 'dynamic'"),
+            ("magic", Mode.REPLACE, {"PartitionOverwriteMode": "STATIC"}, "needs 'dynamic'"),
+            ("magic", Mode.APPEND, {UUID_KEY: "mine"}, "gives each job one of its own"),
+            ("magic", Mode.APPEND, {REPORT_KEY: "s3a://bucket/r"}, "gives each job one of its own"),
+            ("directory", Mode.APPEND, {UNIQUE_KEY: "false"}, "needs 'true'"),
+        ],
+    )
+    def test_option_that_contradicts_what_save_sets_is_refused(
+        self, committer: str, mode: Mode, options: dict[str, str], message: str
+    ) -> None:
+        """It was overwritten without a word."""
+        writes = plan(Committer(committer), mode, ROOT, ("day",), DAYS)
+        with pytest.raises(InvalidInputError, match=f"{message}.*nothing was written"):
+            check_call_options(options, writes, mode, ("day",))
+
+    @pytest.mark.parametrize(
+        ("committer", "mode", "options"),
+        [
+            ("directory", Mode.REPLACE, {CONFLICT_KEY: "Replace", "compression": "zstd"}),
+            ("magic", Mode.REPLACE, {OVERWRITE_OPTION: "dynamic", UNIQUE_KEY: "true"}),
+            ("magic", Mode.APPEND, {OVERWRITE_OPTION: "static"}),
+        ],
+    )
+    def test_option_that_says_what_save_does_passes(
+        self, committer: str, mode: Mode, options: dict[str, str]
+    ) -> None:
+        writes = plan(Committer(committer), mode, ROOT, ("day",), DAYS)
+        check_call_options(options, writes, mode, ("day",))

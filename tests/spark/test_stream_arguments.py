@@ -74,7 +74,7 @@ def test_option_that_contradicts_an_argument_is_refused_when_the_query_starts(
     given: dict[str, Any], options: dict[str, Any]
 ) -> None:
     """Each batch would be refused for it, long after the call."""
-    with pytest.raises(InvalidInputError, match=f"The option {[*options][0]} is "):
+    with pytest.raises(InvalidInputError, match=f"The option {next(iter(options))} is "):
         started(**given, options=options)
 
 

@@ -15,8 +15,10 @@ from pyspark.errors.exceptions.connect import SparkConnectGrpcException, SparkEx
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.s3a_jobs import JOB, ROOT, a_try
+from support.session_stand_in import configured, session
 from zero_rename.committer.errors import (
     JobFencedError,
+    SettingsRefusedError,
     StoreUnreachableError,
     UnfinishedCommitError,
 )
@@ -35,6 +37,7 @@ from zero_rename.s3a.runs.try_record import (
 from zero_rename.s3a.write_plan import PlannedWrite
 from zero_rename.spark.s3a import recorded_write
 from zero_rename.spark.s3a.recorded_write import _Application
+from zero_rename.spark.s3a.session import SessionView
 from zero_rename.spark.write_target import WriteTarget
 
 ONCE = "flights/r/load"
@@ -315,3 +318,24 @@ def test_save_without_an_operator_ends_its_write_when_recovery_has_fenced_it(
         ledger.change(ROOT, made._try, lambda found, _: replace(found, state=FENCED))
     )
     assert "found this attempt to be dead" in made._heartbeat(record)
+
+
+@pytest.mark.parametrize(
+    ("options", "check"),
+    [
+        ({"fs.s3a.committer.name": "directory"}, "committer-name"),
+        ({"fs.s3a.committer.staging.tmp.path": "/tmp/x"}, None),
+    ],
+)
+def test_settings_among_the_options_of_a_call_are_checked(
+    store: MemoryStore, options: dict[str, str], check: str | None
+) -> None:
+    """They reach the committer: the job was another committer's than its record said."""
+    view = SessionView(session(*configured()))
+    made = _Application(replace(TARGET, options=options), view, Handoff())
+    made._table.driver = MemoryDriver(store)  # pyright: ignore
+    if check is None:
+        made.check((WRITE,))
+        return
+    with pytest.raises(SettingsRefusedError, match=check):
+        made.check((WRITE,))
