@@ -31,6 +31,8 @@ SETTINGS = {
     "spark.sql.timeType.enabled": "true",
     "spark.sql.session.timeZone": "America/New_York",
     "spark.log.level": "ERROR",
+    # PySpark would ask the JVM ten times for each function of a column, to name its line in errors.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Spark takes the host of a lost shuffle file for lost. A local executor is its driver's only
     # one and cannot come back: it would end the JVM after 60 heartbeats, ten minutes later.
     "spark.executor.heartbeat.maxFailures": "1000000",
