@@ -9,15 +9,15 @@ from ..committer.errors import TableNotFoundError
 from ..committer.format.layout import UNPARTITIONED
 from ..committer.store.fast_root import is_fast
 from ..committer.store.listing import list_objects
-from ..committer.store.requests import ListedObject, Step
+from ..committer.store.requests import ListedObject, ListObjects, Step
 from ..committer.upkeep.verify import Finding, FindingKind, rows_missing
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
-from ..log.opening import LogDepth, open_log
+from ..log.opening import LogDepth, list_log, open_log
 from ..log.repairing import RepairedEntry, RepairOutcome, repair_log
 from ..log.replay import LogState
 from .delta_files import partition_name, rows_of_add
-from .gone_entries import about_gone, entries_gone
+from .gone_entries import about_gone, entries_gone, find_lost_log
 
 
 def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
@@ -27,11 +27,11 @@ def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
     The listing covers the table and its data roots. A job may remove files meanwhile, so a file
     counts as missing only if the state before the listing and the state after it name it.
 
-    :raises TableNotFoundError: there is no table.
+    :raises TableNotFoundError: there is no table, and nothing shows that there was one.
     """
     before = yield from open_log(layout, LogDepth.FILES)
     if not before.state.exists:
-        raise TableNotFoundError("There is no Delta table here.")
+        return (yield from _about_lost_log(layout))
     objects, date = yield from _list_all(layout, before.state)
     after = yield from open_log(layout, LogDepth.WHOLE)
     sizes = {item.key: item.size for item in objects}
@@ -47,6 +47,30 @@ def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
         for it in gone
     ]
     return [*found, *_lost(layout, before.state, after.state, sizes)]
+
+
+def _about_lost_log(layout: DeltaLayout) -> Step[list[Finding]]:
+    """Find what shows that a root without a table had one.
+
+    :raises TableNotFoundError: nothing does.
+    """
+    listed = yield from list_log(layout.folder)
+    lost = yield from find_lost_log(layout, listed)
+    if lost is not None:
+        detail = f"{lost.detail} {lost.restore}"
+        return [Finding(UNPARTITIONED, lost.key, FindingKind.DAMAGED, detail)]
+    if listed.entries:  # Its first job has committed meanwhile.
+        return (yield from verify_table(layout))
+    there = yield from ListObjects(layout.folder.prefix)
+    what, remedy = "no job has committed", "Check the root; zero-rename recover names open jobs."
+    if there.objects:
+        name = there.objects[0].key.removeprefix(layout.folder.prefix)
+        what = f"its log folder has {name!r}, and no entry or checkpoint that can be read"
+        remedy = (
+            f"If there was a table, restore what lay below {layout.folder.prefix} from versions, a "
+            "backup or the bucket that this one was copied from."
+        )
+    raise TableNotFoundError(f"There is no Delta table here: {what}.", remedy=remedy)
 
 
 def keys_there(layout: DeltaLayout) -> Step[set[str]]:

@@ -7,9 +7,11 @@ files that it had added.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.commit.state.tolerance import or_error
-from ..committer.errors import DamagedError, ZeroRenameError
+from ..committer.errors import DamagedError, ZeroRenameError, counted
 from ..committer.format.layout import TableRoot, is_job_id, job_began
 from ..committer.store.requests import All, ListObjects, Step
 from ..committer.upkeep.problem import Problem
@@ -36,8 +38,14 @@ def about_gone(version: int) -> str:
 
 
 def gone_problems(root: TableRoot, layout: DeltaLayout) -> Step[list[Problem]]:
-    """Find the entries after the end of a log that are gone."""
+    """Find the entries after the end of a log that are gone, or all of them.
+
+    One request more if there is none.
+    """
     listed = yield from list_log(layout.folder)
+    if (lost := (yield from find_lost_log(layout, listed))) is not None:
+        remedy = f"{lost.restore}, before anybody writes: the next job makes a new table here."
+        return [Problem("log gone", lost.key, lost.detail, remedy)]
     return [
         Problem(
             "entry gone",
@@ -50,6 +58,47 @@ def gone_problems(root: TableRoot, layout: DeltaLayout) -> Step[list[Problem]]:
         )
         for version in entries_gone(listed)
     ]
+
+
+@dataclass(frozen=True)
+class LostLog:
+    """A log without any entry or checkpoint, of a table that was there.
+
+    :param key: of an object that shows it.
+    :param restore: what to do, without a full stop.
+    """
+
+    key: str
+    detail: str
+    restore: str
+
+
+def find_lost_log(layout: DeltaLayout, listed: ListedLog) -> Step[LostLog | None]:
+    """Return what shows that a log has lost all of its entries; ``None``: nothing does.
+
+    Two requests, at once, if the log has no entry.
+
+    :param listed: the whole log.
+    """
+    if listed.entries or listed.checkpoints or listed.foreign:
+        return None
+    restore = (
+        f"Restore what lay below {layout.folder.prefix} from versions, a backup or the bucket that "
+        "this one was copied from"
+    )
+    gone = entries_gone(listed)
+    records = JobFiles(layout.control)
+    found = yield from All((ListObjects(records.reports), ListObjects(records.kept)))
+    shown = [item.key for page in found for item in page.objects]
+    if not gone and not shown:
+        return None
+    if gone:
+        key = layout.folder.checksum(gone[0])
+        what = f"the checksum files of {counted(len(gone), 'version')} are there"
+    else:
+        key, what = shown[0], "a record of a committed job is there"
+    detail = f"The table's log has no entry, and {what}: readers see no table."
+    return LostLog(key, detail, restore)
 
 
 def refuse_gone(layout: DeltaLayout) -> Step[ListedLog]:
@@ -67,17 +116,12 @@ def refuse_gone(layout: DeltaLayout) -> Step[ListedLog]:
             key=layout.folder.entry(gone[-1]),
             remedy=f"{_RESTORE}; or see zero-rename doctor.",
         )
-    if listed.entries or listed.checkpoints or listed.foreign:
-        return listed
-    records = JobFiles(layout.control)
-    found = yield from All((ListObjects(records.reports), ListObjects(records.kept)))
-    if shown := [item.key for page in found for item in page.objects]:
+    if (lost := (yield from find_lost_log(layout, listed))) is not None:
         raise DamagedError(
             "The table's log is gone, and a record of a committed job is there. No file was "
             "deleted, since without the log all files look like those of no version.",
-            key=shown[0],
-            remedy=f"Restore what lay below {layout.folder.prefix} from versions, a backup or the "
-            "bucket that this one was copied from; or delete this record if the table was dropped.",
+            key=lost.key,
+            remedy=f"{lost.restore}; or delete this record if the table was dropped.",
         )
     return listed
 

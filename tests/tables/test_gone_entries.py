@@ -9,7 +9,8 @@ import pytest
 from support.delta_tables import on, rows, write
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import memory_table
-from zero_rename.committer import DamagedError
+from zero_rename.committer import DamagedError, TableNotFoundError
+from zero_rename.committer.store.requests import Put
 from zero_rename.maintenance.destinations import destination_at
 from zero_rename.maintenance.purging import PurgeOrder
 from zero_rename.maintenance.upkeep import look_after
@@ -66,6 +67,51 @@ def test_no_purge_deletes_files_of_a_table_whose_log_is_gone(part: str) -> None:
     with pytest.raises(DamagedError, match="is gone"):
         on(store).purge(apply=True)
     assert store.keys("flights/data/") == files
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "detail"),
+    [
+        (".json", f"{LOG}{0:020d}.crc", "the checksum files of 3 versions are there"),
+        ("", "flights/_zero_rename/runs/", "a record of a committed job is there"),
+    ],
+    ids=["entries", "all"],
+)
+def test_log_without_any_entry_is_told_by_verify_and_the_doctor(
+    part: str, key: str, detail: str
+) -> None:
+    """The one said that there is no table, the other that the next job takes the number."""
+    store = filled()
+    lose(store, part)
+    (found,) = on(store).verify()
+    assert (found.kind, found.key[: len(key)]) == ("damaged", key)
+    assert detail in found.detail
+    assert f"Restore what lay below {LOG}" in found.detail
+    (problem,) = on(store).doctor()
+    assert (problem.what, problem.subject, detail in problem.detail) == (
+        "log gone",
+        found.key,
+        True,
+    )
+    assert "the next job makes a new table" in problem.remedy
+
+
+def test_verify_says_what_a_log_folder_without_entries_has() -> None:
+    store = MemoryStore()
+    with pytest.raises(TableNotFoundError, match=r"no job has committed\. .* recover names open"):
+        on(store).verify()
+    hint = '{"version":10,"size":12}'
+    on(store).run(Put(f"{LOG}_last_checkpoint", hint.encode()))
+    with pytest.raises(TableNotFoundError, match=r"has '_last_checkpoint', and no entry .*restore"):
+        on(store).verify()
+
+
+def test_maintenance_of_a_table_whose_log_has_no_entry_needs_a_person() -> None:
+    store = filled()
+    lose(store, ".json")
+    table = memory_table(store)
+    done = look_after(table, table.run(destination_at(table.root)), PurgeOrder(apply=True))
+    assert any("damaged" in why and "no entry" in why for why in done.person)
 
 
 def test_maintenance_of_a_table_whose_last_entry_is_gone_needs_a_person() -> None:
