@@ -23,8 +23,9 @@ from ..committer import (
     RepairAction,
     Table,
 )
-from ..committer.errors import InvalidInputError, ZeroRenameError, counted
+from ..committer.errors import InvalidInputError, StoreRefusedError, ZeroRenameError, counted
 from ..committer.format.job_spec import TableLayout
+from ..s3a.runs.ledger_problems import ledger_problems
 from ..tables import DeltaTable
 from . import (
     catalog,
@@ -400,6 +401,9 @@ def doctor(
     if apply and isinstance(opened, Table):
         opened.renew_facts()
     found = opened.doctor(max_duration)
+    if isinstance(opened, Table):
+        with suppress(StoreRefusedError):  # Without the right to list beside the table.
+            found += opened.run(ledger_problems(opened.root))
     exists = opened.exists()
     rows = [(c.what, c.subject, c.detail, c.remedy) for c in found]
     columns = ("problem", "about", "found", "what to do")

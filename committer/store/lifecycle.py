@@ -37,6 +37,8 @@ class LifecycleRule:
     :param tags: it concerns only objects with all of these tags.
     :param larger: it concerns only objects of more bytes; ``smaller``: only objects of fewer bytes,
         if given.
+    :param expire_days: the age in days at which it deletes objects; ``None``: it deletes none, or
+        by date.
     """
 
     name: str
@@ -47,6 +49,7 @@ class LifecycleRule:
     tags: Mapping[str, str] = field(default_factory=dict)
     larger: int = 0
     smaller: int | None = None
+    expire_days: int | None = None
 
     @staticmethod
     def of(rule: Mapping[str, Any]) -> LifecycleRule:
@@ -56,17 +59,19 @@ class LifecycleRule:
         prefix = str(rule.get("Prefix") or where.get("Prefix") or "")
         days = rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation")
         tags = [*where.get("Tags", ()), *([where["Tag"]] if where.get("Tag") else [])]
+        expiration = rule.get("Expiration", {})
         classes = [it.get("StorageClass") for it in rule.get("Transitions", ())]
         smaller = where.get("ObjectSizeLessThan")
         return LifecycleRule(
             str(rule.get("ID") or f"rule for {prefix!r}"),
             prefix,
             None if days is None else int(days),
-            bool({"Days", "Date"} & set(rule.get("Expiration", {}))),
+            bool({"Days", "Date"} & set(expiration)),
             next((it for it in classes if it in ARCHIVES), None),
             {str(tag["Key"]): str(tag["Value"]) for tag in tags},
             int(where.get("ObjectSizeGreaterThan") or 0),
             None if smaller is None else int(smaller),
+            None if expiration.get("Days") is None else int(expiration["Days"]),
         )
 
     def document(self) -> dict[str, Any]:

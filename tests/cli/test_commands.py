@@ -338,6 +338,18 @@ def test_doctor_names_the_commands_for_a_destination_of_hadoops(s3_bucket: Any) 
     assert "s3a-jobs" in invoke("doctor", f"s3://{s3_bucket.name}/flights").stderr
 
 
+def test_doctor_names_a_rule_that_expires_the_ledger_of_hadoops_runs(s3_bucket: Any) -> None:
+    """Without its record a run that is cleared appends its rows once more."""
+    client, ledger = s3_bucket.client, "wh/_zero_rename/s3a-runs/"
+    client.put_object(Bucket=s3_bucket.name, Key=f"{ledger}flights/a/{OTHER}.json", Body=b"{}")
+    rule = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": ledger}}
+    rules = {"Rules": [{**rule, "Expiration": {"Days": 30}}]}
+    client.put_bucket_lifecycle_configuration(Bucket=s3_bucket.name, LifecycleConfiguration=rules)
+    done = invoke("doctor", f"s3://{s3_bucket.name}/wh/flights")
+    assert "lifecycle rule expires the ledger of runs" in done.output
+    assert done.exit_code == Exit.LOOK
+
+
 @pytest.mark.parametrize("command", ["s3a-jobs", "s3a-recover"])
 def test_a_slip_in_the_path_of_a_destination_of_hadoops_is_told(
     s3_bucket: Any, command: str

@@ -86,7 +86,10 @@ def test_a_buckets_enabled_rules(driver: BotoDriver, s3_client: Any) -> None:
         Bucket=driver.bucket, LifecycleConfiguration={"Rules": rules}
     )
     assert driver.run(ListLifecycleRules()) == LifecycleRules(
-        (LifecycleRule("abort", "a/", abort_days=2), LifecycleRule("expire", "a/", expires=True))
+        (
+            LifecycleRule("abort", "a/", abort_days=2),
+            LifecycleRule("expire", "a/", expires=True, expire_days=9),
+        )
     )
 
 
