@@ -20,7 +20,7 @@ from support import descriptions
 from support.counting import RequestCounter
 from support.faulty_server import Answer, FaultyServer
 from support.garbage import collect_rarely
-from support.memory_s3 import MemoryS3, answering
+from support.memory_s3 import MemoryS3, answering, is_wanted
 from support.moto_server import S3Server, client_of, running
 from support.plain_bucket import PlainBucket
 from support.protocol import World
@@ -98,9 +98,7 @@ def memory_s3() -> Iterator[MemoryS3]:
 @pytest.fixture
 def s3_here(request: pytest.FixtureRequest) -> S3Server:
     """The store of a test: moto's server where it is not marked, or asks for that by name."""
-    marked = request.node.get_closest_marker("memory_s3") is not None
-    here = marked and "s3_server" not in request.fixturenames
-    return request.getfixturevalue("memory_s3" if here else "s3_server")
+    return request.getfixturevalue("memory_s3" if is_wanted(request) else "s3_server")
 
 
 @pytest.fixture

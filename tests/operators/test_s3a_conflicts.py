@@ -20,6 +20,8 @@ from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
+pytestmark = pytest.mark.memory_s3
+
 
 @pytest.fixture(autouse=True)
 def _stand_in(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 
 from support.airflow import Tables, task_context
 from support.fake_spark import FakeSpark
+from support.memory_s3 import let_pass
 from support.s3a_jobs import a_try
 from support.s3a_loads import EARLIER, LATER, MEETS, operator
 from support.s3a_loads import run_in_its_own_second as run
@@ -33,6 +34,7 @@ from zero_rename.provider.settling import RerunOrder, RerunOutcome, settle_by_re
 from zero_rename.s3a.runs.ledger import open_try
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
+pytestmark = pytest.mark.memory_s3
 BETWEEN = EARLIER + (LATER - EARLIER) / 2
 CLEARED: dict[str, Any] = {"try_number": 2, "max_tries": 1, "clear_number": 1}
 NEWEST: dict[str, Any] = {"on_conflict": "newest_run"}
@@ -135,7 +137,7 @@ def test_plan_whose_time_is_over_refuses_the_winner(loaded: Tables, spark: FakeS
     table, calls = loaded.table(), len(spark.calls())
     root = plans_root(table.root)
     while (left := table.run(read_narrowing(root, WINNER))) and left.age <= 0:
-        pass  # The store's times have whole seconds.
+        let_pass(1)
     with pytest.raises(AirflowFailException, match="its time, 0 s, is over"):
         run(operator(loaded), run_id="winner", start=EARLIER, **CLEARED)
     assert len(spark.calls()) == calls

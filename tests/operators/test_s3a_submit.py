@@ -31,6 +31,7 @@ from zero_rename.s3a.runs import ledger, try_record
 from zero_rename.s3a.runs.try_record import StoredTry, TryRecord
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
+pytestmark = pytest.mark.memory_s3
 ONCE = "flights/scheduled__2013-02-02/load"
 
 
@@ -200,8 +201,10 @@ class TestALoad:
         assert len([key for key in keys if "_zero_rename" in key]) == 1
         assert not [key for key in keys if key.startswith("wh/flights/_zero")]
 
-    def test_is_configured_by_a_file(self, tables: Tables, spark: FakeSpark) -> None:
-        """The user's own settings win."""
+    def test_is_configured_by_a_file(
+        self, s3_server: object, tables: Tables, spark: FakeSpark
+    ) -> None:
+        """The user's own settings win. A process of its own, on a server."""
         (spark.folder / "spark-defaults.conf").write_text("spark.cluster.own 1\n")
         conf = {"spark.hadoop.fs.s3a.connection.maximum": "5"}
         options = {"threads": 16, "storage_class": "glacier_ir"}

@@ -1,16 +1,26 @@
 """A ``spark-submit`` that runs the application in plain Python and records how it was called.
 
 It stands for Spark where a test is about what reaches the application: words of the command
-line, variables, files. ``tests/operators/test_real_spark.py`` has the real one.
+line, variables, files. ``tests/operators/test_real_spark.py`` has the real one. Where the store is
+in the test's own process, the application is too.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import runpy
+import subprocess
+import sys
+import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -72,9 +82,13 @@ FAILS = "raise SystemExit(4)\n"
 
 @dataclass(frozen=True)
 class FakeSpark:
-    """The stand-in's folder. Put ``bin`` first on PATH."""
+    """The stand-in's folder. Put ``bin`` first on PATH.
+
+    :param here: applications run in this process.
+    """
 
     folder: Path
+    here: bool = False
 
     @property
     def bin(self) -> Path:
@@ -92,8 +106,26 @@ class FakeSpark:
         script = self.bin / "spark-submit"
         submit = self.folder / "submit.py"
         submit.write_text(_SUBMIT.format(record=str(self.record), application=str(source)))
-        script.write_text(fork_server.client(str(submit)))
+        script.write_text("" if self.here else fork_server.client(str(submit)))
         script.chmod(0o755)
+
+    def submit(self, words: Sequence[str], env: Any = None, **_: object) -> Any:
+        """Run the application in this process, in place of ``subprocess.Popen``."""
+        said, code = io.StringIO(), 0
+        with (
+            mock.patch.dict(os.environ, env or {}, clear=bool(env)),
+            mock.patch.object(sys, "argv", list(words)),
+            contextlib.redirect_stdout(said),
+        ):
+            try:
+                runpy.run_path(str(self.folder / "submit.py"), run_name="__main__")
+            except SystemExit as end:
+                code = end.code
+            except Exception:
+                traceback.print_exc(file=said)
+                code = 1
+        said.seek(0)
+        return SimpleNamespace(stdout=said, returncode=code, poll=lambda: code, wait=lambda: code)
 
     def calls(self) -> list[dict[str, Any]]:
         """How it was called so far: ``argv``, ``env``, ``files``."""
@@ -102,9 +134,17 @@ class FakeSpark:
         return [json.loads(line) for line in self.record.read_text().splitlines()]
 
 
-def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
-    """The stand-in as this process's Spark. It writes day 1, until it is told otherwise."""
-    fake = FakeSpark(folder)
+def installed(folder: Path, monkeypatch: pytest.MonkeyPatch, here: bool = False) -> FakeSpark:
+    """The stand-in as this process's Spark. It writes day 1, until it is told otherwise.
+
+    :param here: Airflow's hook runs it in this process.
+    """
+    fake = FakeSpark(folder, here)
+    if here:
+        from airflow.providers.apache.spark.hooks import spark_submit
+
+        processes = SimpleNamespace(**{**vars(subprocess), "Popen": fake.submit})
+        monkeypatch.setattr(spark_submit, "subprocess", processes)
     fake.runs(WRITES)
     for name in ("SPARK_HOME", "PYSPARK_PYTHON"):
         monkeypatch.delenv(name, raising=False)

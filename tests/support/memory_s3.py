@@ -21,6 +21,7 @@ from typing import Any
 from unittest import mock
 from urllib.parse import parse_qsl
 
+import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
@@ -57,6 +58,23 @@ class _Calls(RequestCounter):
 
     def reset(self) -> None:
         self._log.clear()
+
+
+class _Clock:
+    """The clock of all stores: the machine's, and what a test has let pass besides."""
+
+    passed = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.passed
+
+
+_clock = _Clock()
+
+
+def let_pass(seconds: float) -> None:
+    """Let time pass at the stores, until they answer no more, and nobody wait for it."""
+    _clock.passed += seconds
 
 
 @dataclass
@@ -96,7 +114,7 @@ class MemoryS3(S3Server):
     def _call(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
         name = given.get("Bucket", "")
         if operation == "CreateBucket":
-            self.buckets[name] = _Bucket(MemoryStore(time.time, Behaviour(page=100)))
+            self.buckets[name] = _Bucket(MemoryStore(_clock, Behaviour(page=100)))
             return _answer()
         if operation == "ListBuckets":
             return _answer(Buckets=[{"Name": each} for each in self.buckets])
@@ -122,6 +140,12 @@ class MemoryS3(S3Server):
         return found
 
 
+def is_wanted(request: pytest.FixtureRequest) -> bool:
+    """Whether a test is marked to have its store here, and asks for no server by name."""
+    marked = request.node.get_closest_marker("memory_s3") is not None
+    return marked and "s3_server" not in request.fixturenames
+
+
 @contextlib.contextmanager
 def answering(*servers: MemoryS3) -> Iterator[None]:
     """Clients of these endpoints, made before or after, are answered here."""
@@ -134,12 +158,15 @@ def answering(*servers: MemoryS3) -> Iterator[None]:
             return send(self, operation_name, api_params)
         return server.call(operation_name, api_params)
 
-    with mock.patch.object(BaseClient, "_make_api_call", call):
+    with (
+        mock.patch.object(BaseClient, "_make_api_call", call),
+        mock.patch.object(_clock, "passed", _clock.passed),
+    ):
         yield
 
 
 def _answer(**fields: Any) -> dict[str, Any]:
-    headers = {"date": formatdate(time.time(), usegmt=True)}
+    headers = {"date": formatdate(_clock(), usegmt=True)}
     return {"ResponseMetadata": {"HTTPStatusCode": 200, "HTTPHeaders": headers}, **fields}
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from typing import Any
 
 from support.airflow import JOB_FILE, Tables, run_task, task_context
+from support.memory_s3 import let_pass
 from support.s3a_stand_in import APPLICATION
-from support.waiting import until
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 
 EARLIER, LATER = (datetime(2013, month, 1, tzinfo=UTC) for month in (1, 3))
@@ -46,10 +45,9 @@ def operator(tables: Tables, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
 
 
 def run_in_its_own_second(task: Any, **context: Any) -> dict[str, Any]:
-    """Run a task when the second of the one before it is over: the store's times, by which loads
-    are ordered, have whole seconds, and an application without Spark takes less than one."""
-    began = int(time.time())
-    until("the next second", lambda: int(time.time()) > began)
+    """Run a task in another second than the one before it: the store's times, by which loads are
+    ordered, have whole seconds."""
+    let_pass(1)
     return run(task, **context)
 
 
