@@ -46,8 +46,9 @@ from ..log.change import CHECKPOINT, LogBase, LogChange
 from ..log.copies import copy_of
 from ..log.job_steps import OpenedLogJob, abandon_job, commit_job, leaves_no_entry, open_log_job
 from ..log.opening import LogDepth, open_log
+from .after_commit import checkpoint_where_due, tell_overwritten
+from .delta_entry import owner_members
 from .delta_files import snapshot_of
-from .delta_steps import checkpoint_where_due, owner_members, tell_overwritten
 from .unpublished import delete_files
 
 #: How many files the store copies at once.

@@ -19,6 +19,7 @@ from ..committer.format.schema.hive_paths import NULL, escape, partition_path, p
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..layouts.delta.partition_text import partition_text, written_text
+from ..layouts.delta.paths import DeltaRoot
 from ..log.actions import AddFile, RemoveFile
 from ..log.copies import source_of
 from ..log.partitions import Partition
@@ -240,3 +241,8 @@ def snapshot_of(
     return Snapshot(
         root, schema, by, tuple(files), versions, asked, log_version=state.version, entries=entries
     )
+
+
+def layout_of(root: TableRoot) -> DeltaLayout:
+    """Return the layout of the table at a root."""
+    return DeltaLayout(DeltaRoot(root.bucket, f"{root.prefix}/"))

@@ -113,17 +113,20 @@ from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
 from ..log.repairing import RepairedEntry, repair_log
 from ..log.scope import ALL
 from ..log.searching import RunDone, find_run
+from .after_commit import checkpoint_interval
 from .data_root import change_data_root, check_data_root, kept_data_root, reached_as_now
 from .delta_adopt import adopt_directory, plan_adoption
 from .delta_checkpoint import DeltaCheckpointer
 from .delta_conflicts import find_log_conflicts
 from .delta_copy import copy_table
 from .delta_doctor import examine
-from .delta_files import scope_of, snapshot_of
+from .delta_entry import amends, owner_members, rewriting
+from .delta_files import layout_of, scope_of, snapshot_of
 from .delta_inputs import inputs_of_rows, inputs_told
 from .delta_properties import RetentionChange, change_retention
 from .delta_ranks import find_superseded
 from .delta_records import job_records
+from .delta_report import committed
 from .delta_restoring import (
     RestoredVersion,
     carry_out,
@@ -139,15 +142,7 @@ from .delta_settling import (
     plan_log_settlement,
     read_log_settled,
 )
-from .delta_steps import (
-    DeltaSteps,
-    amends,
-    checkpoint_interval,
-    committed,
-    layout_of,
-    owner_members,
-    rewriting,
-)
+from .delta_steps import DeltaSteps
 from .delta_upkeep import (
     open_jobs,
     plan_recovery,

@@ -26,8 +26,8 @@ from ..log.opening import LogDepth, list_log, open_log, read_entries
 from ..log.replay import LogState
 from ..log.scope import read_scope
 from .delta_files import name_told
+from .delta_report import committed
 from .delta_runs import owner_of
-from .delta_steps import committed
 
 #: How many entries are read at once.
 _AT_ONCE = 64

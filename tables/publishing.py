@@ -29,10 +29,11 @@ from ..log.opening import LogDepth, list_log, open_log, read_entries
 from ..log.publishing import publish_job, read_waiting
 from ..log.ranks import LogSupersededError
 from ..log.replay import LogState
+from .after_commit import checkpoint_where_due, tell_overwritten
 from .data_root import reached_as_now
 from .delta_files import partition_name
 from .delta_ranks import superseded_by
-from .delta_steps import checkpoint_where_due, committed, tell_overwritten
+from .delta_report import committed
 from .store_check import ATOMIC, refuse_second_writer
 from .unpublished import abort_waiting
 

@@ -19,7 +19,7 @@ from ..committer.table import Table
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.opening import LogDepth, OpenedLog, open_log
 from ..log.replay import LogState
-from .delta_steps import layout_of
+from .delta_files import layout_of
 from .delta_table import DeltaTable
 from .opened_table import OpenedTable
 from .seen_logs import note_log, seen_log

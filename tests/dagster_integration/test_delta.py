@@ -33,8 +33,8 @@ from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.store.requests import Delete, Found, Get, Put
 from zero_rename.tables import DeltaTable
+from zero_rename.tables.delta_files import layout_of
 from zero_rename.tables.delta_properties import change_properties
-from zero_rename.tables.delta_steps import layout_of
 
 pytestmark = pytest.mark.memory_s3
 DAY, NEXT, LAST = "2013-01-01", "2013-01-02", "2013-01-03"

@@ -23,7 +23,7 @@ from zero_rename.maintenance.upkeep import Upkeep, as_markdown, look_after
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.run_conflicts import S3A
 from zero_rename.s3a.runs.try_record import COMMITTED, run_uuid
-from zero_rename.tables import DeltaTable, delta_steps, new_table
+from zero_rename.tables import DeltaTable, after_commit, delta_entry, new_table
 
 pytestmark = pytest.mark.memory_s3
 ROWS = pa.table({"day": ["1", "2"], "delay": [5, 6]})
@@ -49,7 +49,7 @@ def table(s3_bucket: Bucket) -> DeltaTable:
 def foreign(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> DeltaTable:
     """A Delta table without what the jobs of this package say of one that they make."""
     found = DeltaTable(f"s3://{s3_bucket.name}/lake/of_others")
-    monkeypatch.setattr(delta_steps, "ATOMIC", "another.property")
+    monkeypatch.setattr(delta_entry, "ATOMIC", "another.property")
     write(found, partition_by=["day"])
     return found
 
@@ -152,10 +152,10 @@ def test_files_of_other_tables_below_the_data_folder_stay(
 
 
 def test_a_missed_checkpoint_is_written(table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_steps, "CHECKPOINT_INTERVAL", 10_000)
+    monkeypatch.setattr(after_commit, "CHECKPOINT_INTERVAL", 10_000)
     write(table)
     write(table)
-    monkeypatch.setattr(delta_steps, "CHECKPOINT_INTERVAL", 2)
+    monkeypatch.setattr(after_commit, "CHECKPOINT_INTERVAL", 2)
     (planned,) = looked_after(table, PurgeOrder())
     assert planned.records == {"would-be-checkpointed": 1}
     (done,) = looked_after(table, ACT)

@@ -30,7 +30,7 @@ from zero_rename.log import checksum
 from zero_rename.log.actions import write_actions
 from zero_rename.log.opening import read_entries
 from zero_rename.tables import Since
-from zero_rename.tables.delta_steps import layout_of
+from zero_rename.tables.delta_files import layout_of
 
 LOG = "flights/_delta_log/"
 DAY = 86_400.0

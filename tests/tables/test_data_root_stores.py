@@ -22,8 +22,8 @@ from zero_rename.committer.store.fast_root import FastRoot, is_fast
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction
 from zero_rename.layouts.delta.data_roots import with_data_root
 from zero_rename.tables import DeltaTable
+from zero_rename.tables.delta_files import layout_of
 from zero_rename.tables.delta_properties import change_properties
-from zero_rename.tables.delta_steps import layout_of
 
 pytestmark = pytest.mark.memory_s3
 

@@ -40,7 +40,7 @@ from zero_rename.log.opening import LogDepth, open_log
 from zero_rename.maintenance.destinations import destination_at
 from zero_rename.maintenance.purging import PurgedDestination, PurgeOrder, purge_destination
 from zero_rename.tables import DeltaTable, new_table
-from zero_rename.tables.delta_steps import layout_of
+from zero_rename.tables.delta_files import layout_of
 
 pytestmark = [pytest.mark.memory_s3]
 #: Of tests in memory, where nothing is routed: the keys say where a file would lie.

@@ -105,7 +105,7 @@ class TestRecorded:
         self, days: DeltaTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
-            "zero_rename.tables.delta_steps.tell_inputs", lambda _: {"inputs": {"tables": 5}}
+            "zero_rename.tables.delta_entry.tell_inputs", lambda _: {"inputs": {"tables": 5}}
         )
         assert days.inputs_of(load(days, 1, 5)) == Inputs()
 

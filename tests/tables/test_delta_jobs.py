@@ -38,7 +38,7 @@ from zero_rename.committer.store.lifecycle import LifecycleRule
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Found, Get, PutFile
 from zero_rename.committer.write_job import WriteJob
-from zero_rename.tables import DeltaTable, delta_steps
+from zero_rename.tables import DeltaTable, after_commit
 
 pytestmark = [pytest.mark.memory_s3]
 COLUMNS = pa.schema([("day", pa.string()), ("delay", pa.int64())])
@@ -814,7 +814,7 @@ class TestUpkeep:
     def test_each_so_many_commits_leave_a_checkpoint(
         self, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(delta_steps, "CHECKPOINT_INTERVAL", 3)
+        monkeypatch.setattr(after_commit, "CHECKPOINT_INTERVAL", 3)
         for value in range(8):
             write(table, rows(("1", value)))
         found = [it.rpartition("/")[2] for it in keys(table) if ".checkpoint." in it]
@@ -827,8 +827,8 @@ class TestUpkeep:
         def fails(*given: Any) -> Any:
             raise StoreRefusedError("No right.")
 
-        monkeypatch.setattr(delta_steps, "CHECKPOINT_INTERVAL", 1)
-        monkeypatch.setattr(delta_steps, "make_checkpoint", fails)
+        monkeypatch.setattr(after_commit, "CHECKPOINT_INTERVAL", 1)
+        monkeypatch.setattr(after_commit, "make_checkpoint", fails)
         for value in range(2):
             assert write(table, rows(("1", value))).rows == 1
         assert "no checkpoint was written: No right." in caplog.text

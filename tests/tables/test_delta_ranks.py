@@ -13,7 +13,7 @@ from zero_rename.committer import CommitConflictError, RunRanks, SupersededRunEr
 from zero_rename.committer.errors import InvalidInputError, StoreUnreachableError
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Step
-from zero_rename.tables import DeltaTable, delta_steps
+from zero_rename.tables import DeltaTable, delta_commit
 
 pytestmark = [pytest.mark.memory_s3]
 SCHEMA = pa.schema([("day", pa.string()), ("n", pa.int64())])
@@ -94,7 +94,7 @@ def test_job_is_committed_though_files_that_it_leaves_out_cannot_be_deleted(
         if [*keys]:
             raise StoreUnreachableError("The store did not answer.")
 
-    monkeypatch.setattr(delta_steps, "delete_files", refuse)
+    monkeypatch.setattr(delta_commit, "delete_files", refuse)
     done = load(table, 2, "a", "b", on_superseded="skip")
     assert [it.partition for it in done.partitions] == ["day=b"]
     assert rows(table) == {"a": [3], "b": [2]}

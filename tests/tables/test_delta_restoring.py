@@ -24,8 +24,8 @@ from zero_rename.committer.store.requests import Put, PutFile
 from zero_rename.log import checksum
 from zero_rename.log.actions import CommitInfo, write_actions
 from zero_rename.log.opening import LogDepth, open_log
-from zero_rename.tables import DeltaTable, RestoredVersion, RetentionChange, delta_steps
-from zero_rename.tables.delta_steps import layout_of
+from zero_rename.tables import DeltaTable, RestoredVersion, RetentionChange, after_commit
+from zero_rename.tables.delta_files import layout_of
 
 WEEK = 7 * 24 * 3600.0
 DAY1, DAY2 = "day=1", "day=2"
@@ -175,7 +175,7 @@ class TestUndo:
         self, past: Past, publish: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         removed, now = past.load(2, "1"), time.time()
-        monkeypatch.setattr(delta_steps, "CHECKPOINT_INTERVAL", 1)
+        monkeypatch.setattr(after_commit, "CHECKPOINT_INTERVAL", 1)
         monkeypatch.setattr(time, "time", lambda: now + 2 * WEEK)
         with past.table.job(SCHEMA, mode="append", publish=publish) as job:
             job.write(pa.table({"day": ["2"], "value": [2]}, schema=SCHEMA))

@@ -21,7 +21,7 @@ from zero_rename.log import checksum
 from zero_rename.log.actions import CommitInfo, write_actions
 from zero_rename.log.opening import LogDepth, open_log
 from zero_rename.tables import DeltaTable
-from zero_rename.tables.delta_steps import layout_of
+from zero_rename.tables.delta_files import layout_of
 
 WHO = Owner("maintenance", "r", "settle")
 NEWER, OLDER = "daily/2/load", "daily/1/load"

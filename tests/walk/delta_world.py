@@ -20,7 +20,7 @@ from zero_rename.committer.errors import OutcomeUnknownError, SnapshotGoneError
 from zero_rename.committer.format import layout
 from zero_rename.committer.store import requests as s
 from zero_rename.log import opening
-from zero_rename.tables import DeltaTable, delta_steps
+from zero_rename.tables import DeltaTable, after_commit
 
 LOG = f"{ROOT.prefix}/_delta_log/"
 #: Where files of some tables lie first.
@@ -29,7 +29,7 @@ FAST = "s3://cache/fast"
 _OFTEN = 3
 _A_WEEK = 7 * 24 * 3600.0
 #: Functions that take an id for a fence.
-_FENCERS = ("_withdraw", "abort_waiting", "repair")
+_FENCERS = ("withdraw_delta_job", "abort_waiting", "repair")
 
 
 class DeltaProcess(Process):
@@ -115,7 +115,7 @@ class DeltaWorld(World):
             yield from _everywhere(made, instead)
         if self.plan.small:
             yield mock.patch.object(opening, "MANY", 0)
-            yield mock.patch.object(delta_steps, "CHECKPOINT_INTERVAL", _OFTEN)
+            yield mock.patch.object(after_commit, "CHECKPOINT_INTERVAL", _OFTEN)
 
     def _new_job_id(self) -> str:
         if not self.at_work:

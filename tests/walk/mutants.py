@@ -352,7 +352,7 @@ DELTA = (
     ),
     Mutant(
         "a job's rows that were computed from a state go by the job's opening",
-        "tables.delta_steps",
+        "tables.delta_entry",
         "    if base is None or base.log_version is None:\n        return log.version\n",
         "    return log.version\n",
         ("append", "read, modify, write", "replace"),
@@ -501,7 +501,7 @@ DELTA = (
     ),
     Mutant(
         "an abort deletes the files of a job whose entry is there",
-        "tables.delta_steps",
+        "tables.delta_commit",
         "    if verdict.entry is None:\n"
         "        yield from delete_files(file.key for result in results for file in result.files)\n"
         "        return Aborted(opened.job, opened.root.url, 0)\n"
