@@ -1,4 +1,4 @@
-"""What follows a commit: a checkpoint of the log where one is due, a warning about lost entries."""
+"""Work after a commit: a checkpoint of the log where one is due, a warning of lost entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a job of a Delta table ends: committed by an entry, held back, aborted or withdrawn."""
+"""End of a job of a Delta table: it is committed by an entry, held back, aborted or withdrawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the entry of a job of a Delta table says.
+"""Entry of a job of a Delta table, by the policy of the job.
 
 =====================  ==========================================================================
 policy of the job      its entry

@@ -1,4 +1,4 @@
-"""How a job of a Delta table opens: it is checked beside the table, and its run is looked up."""
+"""Opening of a job of a Delta table: it is checked beside the table, and its run is looked up."""
 
 from __future__ import annotations
 

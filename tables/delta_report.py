@@ -1,4 +1,4 @@
-"""What the report of a committed job of a Delta table says, from its entry in the log."""
+"""Report of a committed job of a Delta table, from its entry in the log."""
 
 from __future__ import annotations
 
