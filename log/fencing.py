@@ -11,8 +11,10 @@ some of it was cleaned          unknown                       unknown
 
 Both write at the number after all entries that they have judged, so one comes before the other and
 the later one sees it. They search the log since J's open record was written, by the store's clock,
-and not since the base of the searching process: J's entry may be older than that base. A fence is a
-``txn``, since checkpoints of every engine keep it; they drop a ``commitInfo``.
+or since the time in J's id if that is earlier (in a bucket that was restored, J's entry may be
+older than its record), and not since the base of the searching process: J's entry may be older than
+that base. A fence is a ``txn``, since checkpoints of every engine keep it; they drop a
+``commitInfo``.
 """
 
 from __future__ import annotations

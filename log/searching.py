@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..committer.errors import OutcomeUnknownError
+from ..committer.format.layout import is_job_id, job_began
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, Found, Get, Step
 from .change import FENCE, RUN
@@ -42,13 +43,23 @@ class JobVerdict:
 def search_since_opened(
     layout: LogLayout, state: LogState, job: str, opened_at: float, after: int = -1
 ) -> Step[JobVerdict]:
-    """Search for a job's entry or fence among the entries since its open record was written.
+    """Search for a job's entry or fence among the entries since the job began.
+
+    In a bucket that was copied or restored, all objects have new times, and an entry may be older
+    than the open record of its job. So the time in the job's id counts, if it is earlier.
 
     :param state: the present state.
+    :param opened_at: when its open record was written, by the store's clock.
     :param after: a version up to which the log is known to have no entry of the job.
     :raises OutcomeUnknownError: some of these entries were cleaned, and neither was found.
     """
-    since = opened_at - SLACK
+    began = job_began(job) if is_job_id(job) else opened_at
+    return (yield from _search_since(layout, state, job, min(opened_at, began) - SLACK, after))
+
+
+def _search_since(
+    layout: LogLayout, state: LogState, job: str, since: float, after: int = -1
+) -> Step[JobVerdict]:
     listed = yield from list_log(layout.folder)
     wanted = sorted(
         v for v, it in listed.entries.items() if it.last_modified >= since and v > after
@@ -85,7 +96,8 @@ def has_hidden_fence(
     """
     if _has_all(layout, opened.state) or opened.written_at < opened_at - SLACK:
         return False
-    return (yield from search_since_opened(layout, opened.state, job, opened_at)).fenced
+    # The job is this process's own, so its record was not copied.
+    return (yield from _search_since(layout, opened.state, job, opened_at - SLACK)).fenced
 
 
 def _has_all(layout: LogLayout, state: LogState) -> bool:

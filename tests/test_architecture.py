@@ -52,6 +52,7 @@ ONLY = {
     ("orchestration", "spark"): "zero_rename.spark.startup",
     ("log", "committer"): (
         *("zero_rename.committer.store", "zero_rename.committer.errors"),
+        "zero_rename.committer.format.layout",
         "zero_rename.committer.format.run_file",
         "zero_rename.committer.format.run_rank",
         "zero_rename.committer.format.settling",
