@@ -288,12 +288,16 @@ class AssetStep:
         return (owner.dag_id, owner.task_id, chain) == mine and not self._other_op(owner)
 
     def comes_after(self, owner: Owner) -> bool:
-        """Return whether an earlier attempt of this chain's work on the asset made a job: one of
-        this run, or of a run that this one was re-executed from."""
-        if not self.owns(owner):
+        """Return whether an earlier attempt at the same op's work on the asset made a job: one of
+        this run, or of a run that this one was re-executed from, in whatever way."""
+        op = _series_of(owner)[0]
+        mine = (self.job, self.asset.to_user_string())
+        if (owner.dag_id, owner.task_id) != mine or op not in ("", self._op):
             return False
         if owner.run_id == self.run:
             return owner.try_number is not None and owner.try_number < self.try_number
+        if owner.run_id == self.root_run:
+            return True
         before = _back_to(self.step.dagster_run, owner.run_id, self.step.instance)
         return any(run.run_id == owner.run_id for run in before)
 

@@ -124,8 +124,9 @@ def test_a_run_re_executed_from_its_failure_reports_what_it_committed(
     assert len(materialisations(again)) == 3
 
 
+@pytest.mark.parametrize("as_a_whole", [False, True])
 def test_job_that_a_killed_run_left_in_a_delta_table_is_closed_once_its_retry_has_committed(
-    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance
+    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance, as_a_whole: bool
 ) -> None:
     """Dagster retries a run whose worker was killed by another run."""
     table = delta_at(zero.table("flights"))
@@ -140,6 +141,8 @@ def test_job_that_a_killed_run_left_in_a_delta_table_is_closed_once_its_retry_ha
     first = execute(instance, job=delta_flights_job)
     assert len(table.open_jobs()) == 1
     again = dg.ReexecutionOptions.from_failure(first.run_id, instance)
+    if as_a_whole:
+        again = dg.ReexecutionOptions(first.run_id)
     assert execute(instance, again, job=delta_flights_job).success
     assert table.open_jobs() == []
 
