@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote, urlencode, urlsplit
 
 from ...committer.format.job_spec import Owner
+from ...committer.format.records.run_conflict import is_dagsters
 
 #: Path of the page in Airflow's API server.
 MOUNT = "/zero-rename"
@@ -40,7 +41,7 @@ def task_address(owner: Owner) -> str | None:
 
     :return: ``None`` if no task of Airflow ran the job.
     """
-    if not (owner.dag_id and owner.run_id and owner.task_id):
+    if is_dagsters(owner, None) or not (owner.dag_id and owner.run_id and owner.task_id):
         return None
     parts = (quote(it, safe="") for it in (owner.dag_id, owner.run_id, owner.task_id))
     address = "../dags/{}/runs/{}/tasks/{}".format(*parts)

@@ -22,6 +22,7 @@ from ...committer import (
     TableOverview,
     Verdict,
 )
+from ...committer.format.records.run_conflict import is_dagsters
 from . import wording
 from .access import Visitor
 from .addresses import relative, task_address
@@ -262,7 +263,9 @@ class _Owners:
 
     def hidden(self, owner: Owner) -> bool:
         """Return whether a job's owner is of a DAG that the visitor may not see."""
-        return owner.dag_id is not None and not self._visitor.may_see_dag(owner.dag_id)
+        if owner.dag_id is None or is_dagsters(owner, None):
+            return False
+        return not self._visitor.may_see_dag(owner.dag_id)
 
     def address(self, owner: Owner) -> str | None:
         """Return the address of the owner's task instance; ``None`` if it is hidden or no task."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from ...committer import Owner, SeenState, TableOverview
 from ...committer.errors import counted
 from ...committer.format.layout import UNPARTITIONED
+from ...committer.format.records.run_conflict import is_dagsters
 from ...committer.upkeep.storage_price import STANDARD, monthly_cost
 from .failed_tasks import FailedTask
 
@@ -60,7 +61,9 @@ def price_text() -> str:
 
 
 def owner_text(owner: Owner) -> str:
-    """Write the owner of a job: DAG and task, or application and host."""
+    """Write the owner of a job: DAG and task, Dagster's asset, or application and host."""
+    if owner.task_id and is_dagsters(owner, None):
+        return f"Dagster, asset {owner.task_id}"
     if owner.dag_id:
         return ".".join(part for part in (owner.dag_id, owner.task_id) if part)
     place = f" on {owner.host}" if owner.host else ""

@@ -25,6 +25,8 @@ _KIND = "conflicts"
 #: Name of Dagster in idempotency keys, and of the application if the run itself writes.
 _DAGSTER = "dagster"
 _DAGSTERS_KEY = re.compile(rf"{_DAGSTER}/[^/]+/.+/keys-[0-9a-f]{{16}}")
+#: Series of a job that a run of Dagster made: op, digest of partition keys, first run of its chain.
+_DAGSTERS_SERIES = re.compile(r"\S+ \S+ [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class ConflictCause(StrEnum):
@@ -59,12 +61,17 @@ def is_dagsters(owner: Owner, idempotency_key: str | None) -> bool:
     """Return whether a run of Dagster made a job. Its task is an asset then, and its DAG is one of
     the jobs that may load that asset.
 
-    An application that Dagster submits has a name of its own. Its idempotency key is Dagster's.
+    An application that Dagster submits has a name of its own. Its idempotency key and its owner's
+    series are Dagster's.
 
     :param owner: of the job.
-    :param idempotency_key: of the job's run; ``None``: it has none.
+    :param idempotency_key: of the job's run; ``None``: it has none, or it is not known.
     """
-    return owner.application == _DAGSTER or bool(_DAGSTERS_KEY.fullmatch(idempotency_key or ""))
+    return (
+        owner.application == _DAGSTER
+        or bool(_DAGSTERS_KEY.fullmatch(idempotency_key or ""))
+        or bool(_DAGSTERS_SERIES.fullmatch(owner.series or ""))
+    )
 
 
 @dataclass(frozen=True)

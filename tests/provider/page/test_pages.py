@@ -225,6 +225,17 @@ class TestTable:
         assert "flights.load" not in hidden.text
         assert "a DAG you may not see" in hidden.text
 
+    @pytest.mark.parametrize("application", ["dagster", "flights_job.py"])
+    def test_run_of_dagster_leads_to_no_dag(self, world: World, application: str) -> None:
+        """The link led to a DAG that does not exist, or its name was hidden as that of a DAG."""
+        run = "6f1d2c3b-4a59-4e8f-9b7a-0c1d2e3f4a5b"
+        series = f"- {'0' * 16} {run}"
+        owner = Owner("__ASSET_JOB", run, "flights", application=application, series=series)
+        world.load(DAY1, owner=owner)
+        page = table_page(world, sees=False)
+        assert not any("/dags/" in link for link in page.links())
+        assert "Dagster, asset flights" in page.text
+
     def test_a_mapped_tasks_try(self) -> None:
         owner = Owner(dag_id="d/e", run_id="r", task_id="t", map_index=3, try_number=2)
         assert task_address(owner) == "../dags/d%2Fe/runs/r/tasks/t/mapped/3?try_number=2"
