@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from ..committer.commit.first_job import in_case_of, spelled_for
 from ..committer.commit.narrowed_run import RunsLastJob, as_planned
@@ -32,7 +31,7 @@ from ..committer.format.job_spec import (
 )
 from ..committer.format.layout import TableRoot, new_job_id, new_write_id
 from ..committer.format.records.store_facts import StoreFacts
-from ..committer.format.schema.compatibility import check_same, check_types
+from ..committer.format.schema.compatibility import check_partitioning, check_same
 from ..committer.format.schema.evolution import evolved, overwritten
 from ..committer.format.schema.row_metadata import ROW_METADATA
 from ..committer.format.schema.types import SPARK_VERSION, normalise
@@ -86,7 +85,7 @@ def checked(root: TableRoot, spec: JobSpec) -> JobSpec:
     if spec.fast is not None:
         check_data_root(root, spec.fast)
     spec = replace(spec, schema=storable(normalise(spec.schema), nulls=True))
-    _check_partitioning(spec.schema, spec.partition_by or ())
+    check_partitioning(spec.schema, spec.partition_by or ())
     check_options(spec.files)
     if spec.base is not None:
         spec.base.check_table(root.url)
@@ -301,7 +300,7 @@ def _columns(
             table=root.url,
             remedy="Leave partition_by out, or write another table.",
         )
-    _check_partitioning(spec.schema, by)
+    check_partitioning(spec.schema, by)
     if spec.schema_mode is SchemaMode.KEEP:
         check_same(table, spec.schema, table=root.url)
         return spec, table, by
@@ -325,16 +324,6 @@ def _as_in_files(schema: pa.Schema, given: pa.Schema) -> pa.Schema:
     if version := (given.metadata or {}).get(SPARK_VERSION):
         said[SPARK_VERSION] = version
     return schema.with_metadata(said or None)
-
-
-def _check_partitioning(schema: pa.Schema, partition_by: Sequence[str]) -> None:
-    """Check that columns can partition a table. A column that has only nulls counts as a string,
-    since the table may have a type for it.
-
-    :raises InvalidInputError: a column cannot partition a table.
-    """
-    typed = (it.with_type(pa.string()) if pt.is_null(it.type) else it for it in schema)
-    check_types(pa.schema(typed), partition_by)
 
 
 def _refuse_wider(root: TableRoot, table: pa.Schema, schema: pa.Schema) -> None:

@@ -86,6 +86,7 @@ def design_table(
     schema = spec.schema
     if directory.partitions and not replaces_all(spec):
         schema = yield from columns_beside(context, spec, partition_by, directory)
+    check_types(schema, partition_by)  # A column of nulls alone has no type for a new table.
     facts = yield from probe(context.root, context.write_id)
     facts.require_listing(context.root)
     if spec.coordination is Coordination.STORE:

@@ -25,7 +25,7 @@ from ..format.records.head import HeadState, Slot
 from ..format.records.open_record import OpenRecord
 from ..format.records.store_facts import StoreFacts, other_stores
 from ..format.records.table_record import TableRecord
-from ..format.schema.compatibility import check_types
+from ..format.schema.compatibility import check_partitioning
 from ..format.schema.evolution import evolved, overwritten
 from ..format.schema.types import normalise
 from ..store.conditional_put import Uncertain, Written, put_record
@@ -95,7 +95,7 @@ def checked(context: Context, spec: JobSpec) -> JobSpec:
     :raises InvalidInputError: options or columns are invalid.
     """
     spec = replace(spec, schema=normalise(spec.schema))
-    check_types(spec.schema, spec.partition_by or ())
+    check_partitioning(spec.schema, spec.partition_by or ())
     check_options(spec.files)
     if spec.base is not None:
         spec.base.check_table(context.root.url)

@@ -45,6 +45,18 @@ def check_types(schema: pa.Schema, partition_by: Sequence[str]) -> None:
         )
 
 
+def check_partitioning(schema: pa.Schema, partition_by: Sequence[str]) -> None:
+    """Check that columns can partition a table that may be there already.
+
+    As :func:`check_types`, but a column that has only nulls counts as a string, since the table may
+    have a type for it.
+
+    :raises InvalidInputError: a column cannot partition a table.
+    """
+    typed = (it.with_type(pa.string()) if pt.is_null(it.type) else it for it in schema)
+    check_types(pa.schema(typed), partition_by)
+
+
 def data_schema(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
     """Return the schema of the files: all columns but the partition's, with the metadata."""
     fields = [field for field in schema if field.name not in partition_by]

@@ -112,6 +112,13 @@ def check_partition_type(column: str, kind: pa.DataType) -> None:
 
     :raises UnsupportedTypeError: binary, nested, null, duration, interval and extension types.
     """
+    if pt.is_null(kind):
+        raise UnsupportedTypeError(
+            f"The column {column!r} cannot be a partition column of a new table: it has only nulls "
+            "and no type (in Spark void, in Arrow null).",
+            remedy=f"Give it the type that its values will have, in Spark by "
+            f"frame.withColumn({column!r}, col({column!r}).cast('string')).",
+        )
     if _codec(kind) is None:
         raise UnsupportedTypeError(
             f"The column {column!r} cannot be a partition column: its type is {kind}.",
