@@ -1,16 +1,21 @@
-"""Work after a commit: a checkpoint of the log where one is due, a warning of lost entries."""
+"""Work after a commit: a checkpoint of the log where one is due, a warning of lost entries, the
+close of what killed attempts of the run have left open."""
 
 from __future__ import annotations
 
 import logging
 
+from ..committer.commit.state.job_state import OpenedJob
 from ..committer.errors import ZeroRenameError
-from ..committer.format.layout import TableRoot
-from ..committer.store.requests import Step
+from ..committer.format.layout import TableRoot, new_job_id
+from ..committer.store.listing import list_objects
+from ..committer.store.requests import All, Found, Get, Head, Step
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.checkpointing import make_checkpoint
 from ..log.committing import EntryCommitted
 from ..log.entries import LogEntry
+from ..log.job_files import JobFiles, run_of_record
+from ..log.job_steps import recover_job
 from ..log.replay import LogState
 
 logger = logging.getLogger("zero_rename.tables.after_commit")
@@ -18,6 +23,8 @@ logger = logging.getLogger("zero_rename.tables.after_commit")
 #: How many commits lie between checkpoints, if the table has no property for it. Delta's engines
 #: write one after 10; this package opens tables by checksum files.
 CHECKPOINT_INTERVAL = 50
+#: How many open records a job reads in search of earlier attempts of its run.
+_READ = 16
 
 
 def checkpoint_where_due(
@@ -42,6 +49,46 @@ def checkpoint_interval(state: LogState) -> int:
     """Return after how many commits a table gets its next checkpoint."""
     asked = state.property_of("delta.checkpointInterval")
     return int(asked) if asked.isdecimal() and int(asked) else CHECKPOINT_INTERVAL
+
+
+def close_former_attempts(layout: DeltaLayout, opened: OpenedJob, now: int) -> Step[None]:
+    """Close the jobs that killed attempts of a job's run have left open, after its commit.
+
+    They cannot commit any more under the run's key. Jobs here send no heartbeats, so other runs
+    would take them for living for as long as a job may take. A scheduler that knows the attempts of
+    its runs does it by itself (``orchestration/runs/outcomes``), for its retries alone. Jobs that
+    wait to be published are left alone. In a table of directories a job does it as it opens.
+
+    One request, and one for each other open job, of which the last 16 are read. The job is
+    committed already: a failure is only logged.
+
+    :param now: Unix milliseconds, for a fence's readers.
+    """
+    spec = opened.spec
+    if spec.idempotency_key is None or spec.owner.task_id is not None:
+        return
+    records = JobFiles(layout.control)
+    try:
+        listing = yield from list_objects(records.opened)
+        before = (it.key for it in listing.objects if it.last_modified < opened.opened_at)
+        others = [it for it in before if records.job_of(it) != opened.job]
+        last = sorted(others)[-_READ:]  # By the time of their opening, with which their ids begin.
+        found = yield from All(tuple(Get(key) for key in last))
+        for record in found:
+            if not isinstance(record, Found):
+                continue
+            if run_of_record(record.body, record.key) != spec.idempotency_key:
+                continue
+            job = records.job_of(record.key)
+            if isinstance((yield from Head(records.handed_over(job))), Found):
+                continue
+            yield from recover_job(layout, job, new_job_id(), now)
+    except ZeroRenameError as error:
+        logger.warning(
+            "%s: what an earlier attempt of the run left open stays for recovery: %s",
+            opened.root.url,
+            error,
+        )
 
 
 def tell_overwritten(root: TableRoot, done: EntryCommitted) -> None:

@@ -24,7 +24,7 @@ from ..log.judging import LogOvertakenError
 from ..log.opening import LogDepth, OpenedLog, open_log
 from ..log.ranks import LogSupersededError
 from ..log.searching import RunDone
-from .after_commit import checkpoint_where_due, tell_overwritten
+from .after_commit import checkpoint_where_due, close_former_attempts, tell_overwritten
 from .delta_entry import Amend, planned_change, seconds_behind
 from .delta_files import name_told
 from .delta_ranks import LeftOut, without_superseded
@@ -60,6 +60,7 @@ def commit_delta_job(
         if done.state is not None:
             note(replace(log, state=done.state, overwritten=done.overwritten))
         yield from checkpoint_where_due(layout, opened.root, log.state, done.entry)
+        yield from close_former_attempts(layout, opened, now)
         # A job that joins another one's table has metadata in its change, but not in its entry.
         metadata = [*filter(None, [change.metadata]), *done.entry.of(LogMetadata)]
         state = replace(log.state, metadata=metadata[-1]) if metadata else log.state

@@ -9,6 +9,7 @@ import pytest
 from conftest import Bucket
 
 from support.another_process import begin_process
+from zero_rename.committer import Owner
 from zero_rename.tables import DeltaTable
 
 pytestmark = [pytest.mark.memory_s3]
@@ -44,8 +45,14 @@ def test_each_further_file_takes_one(s3_bucket: Bucket) -> None:
 
 
 def test_a_run_writes_its_report_besides(s3_bucket: Bucket) -> None:
-    found = requests_of(s3_bucket, 1, idempotency_key="run")
+    task = Owner(dag_id="d", run_id="r", task_id="t")
+    found = requests_of(s3_bucket, 1, idempotency_key="run", owner=task)
     assert found == {**OPENED, "PutObject": 5, "DeleteObject": 1}
+
+
+def test_a_run_without_a_scheduler_lists_the_open_jobs_besides(s3_bucket: Bucket) -> None:
+    found = requests_of(s3_bucket, 1, idempotency_key="run")
+    assert found == {"GetObject": 2, "ListObjects": 2, "PutObject": 5, "DeleteObject": 1}
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
