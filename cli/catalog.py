@@ -51,21 +51,6 @@ def check_registered(catalog: str | None) -> None:
         CatalogUrl.parse(catalog)
 
 
-def check_registered_below(catalog: str | None, tables: int, path: str) -> None:
-    """Check that all tables of a folder can be registered under the URL of a catalog.
-
-    :raises InvalidInputError: it is the URL of one table, and there are several.
-    """
-    if catalog and tables > 1 and CatalogUrl.parse(catalog).table:
-        raise InvalidInputError(
-            f"--catalog {catalog} is one table's, and {tables} tables lie there. Nothing was "
-            "changed.",
-            table=path,
-            remedy="Name the database alone, glue://database: each table is called there by the "
-            "last word of its root. Or name the root of one table.",
-        )
-
-
 def register_settled(table: Table | DeltaTable, catalog: str) -> bool:
     """Register a table in a catalog once its jobs are recovered, and report that on standard error.
 

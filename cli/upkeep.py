@@ -11,6 +11,7 @@ import typer
 from ..committer import Outcome, PurgeAction, Table
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..committer.format.catalog_name import refuse_one_name
 from ..committer.format.layout import TableRoot
 from ..tables.table_at import delta_at
 from . import catalog
@@ -115,7 +116,8 @@ def purge(
     catalog.check_registered(registered)
     places = _places(path)
     tables = sum(it.is_table or it.is_delta for it in places)
-    catalog.check_registered_below(registered, tables, path)
+    if registered:
+        refuse_one_name(registered, tables, path)
     if order.jobs and len(places) > 1:
         raise InvalidInputError(
             "--job names jobs of one table, and this folder holds several tables. Nothing was "

@@ -19,7 +19,7 @@ from .commit.state.context import Progress
 from .commit.state.heartbeat import OF_TASKS, send_heartbeat
 from .commit.state.job_state import Aborted, Committed, OpenedJob
 from .errors import InvalidInputError
-from .format.given_numbers import check_age, finite_seconds
+from .format.given_numbers import check_age, check_span, finite_seconds
 from .format.given_rows import schema_of
 from .format.job_spec import (
     MAX_DURATION,
@@ -288,10 +288,10 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
 
         :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs, or
             an open job's own if that is longer.
-        :raises InvalidInputError: ``max_duration`` is negative or no number.
+        :raises InvalidInputError: ``max_duration`` is negative, infinite or no number.
         :raises StoreUnreachableError: the store does not answer.
         """
-        check_age("max_duration", max_duration)
+        check_span("max_duration", max_duration)
         return self.run(examine(self._context, max_duration))
 
     def problems(self) -> list[Problem]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import FastRootGoneError, InvalidInputError, printable
-from ..committer.store.deletion import DENIED
 from ..committer.store.fast_root import is_fast
 from ..committer.store.requests import Head, ListedUpload, Step
 from ..committer.upkeep.purge import PurgeAction, PurgeEntry
@@ -120,6 +119,7 @@ class PurgedEntry:
     :param initiated: when it was started or written, in Unix seconds. ``age``: in seconds, when the
         purge began. Both by the store's clock.
     :param bytes: the size of an upload; ``None`` if it was not asked for.
+    :param is_denied: the store refused the action for want of a right: repeating does not help.
     """
 
     key: str
@@ -130,11 +130,7 @@ class PurgedEntry:
     bytes: int | None
     action: PurgeAction
     reason: str
-
-    @property
-    def is_denied(self) -> bool:
-        """True if the store refused the action for want of a right: repeating does not help."""
-        return self.action is PurgeAction.FAILED and f"({DENIED}" in self.reason
+    is_denied: bool = False
 
 
 @dataclass(frozen=True)
@@ -397,5 +393,6 @@ def _entries_of(left: LeftoverJob, result: RecoveredJob) -> Iterator[PurgeEntry]
 def _purged(it: _Entry, now: float) -> PurgedEntry:
     age = max(0.0, now - it.initiated)
     return PurgedEntry(
-        it.key, it.upload_id, it.job or "", it.initiated, age, it.bytes, it.action, it.reason
+        *(it.key, it.upload_id, it.job or "", it.initiated, age, it.bytes, it.action, it.reason),
+        is_denied=it.is_denied,
     )

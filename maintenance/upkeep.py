@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError, escaped
-from ..committer.store.deletion import DENIED
+from ..committer.store.deletion import is_denied
 from ..committer.upkeep.purge import PurgeAction
 from ..committer.upkeep.recovery import is_lasting
 from ..committer.upkeep.verify import Finding, FindingKind
@@ -204,7 +204,7 @@ def _gc(table: Table, done: Upkeep, apply: bool) -> None:
     done.records = {f"{prefix}{name}": number for name, number in counts.items() if number}
     for key, cause in report.failed.items():
         text = f"{escaped(key)}: it could not be removed ({cause})"
-        done.add_problem(text, cause.startswith(DENIED))
+        done.add_problem(text, is_denied(cause))
 
 
 def _sort(job: SettledJob, done: Upkeep) -> None:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, without_secrets
+from ..committer.format.catalog_name import refuse_one_name
 from ..committer.store.s3_urls import check_bucket_part
 from .runs.arguments import read_names
 
@@ -117,9 +118,4 @@ def check_catalog_of(url: str, tables: int) -> None:
 
     :raises InvalidInputError: an invalid URL, or the URL of one table for several tables.
     """
-    if check_catalog(url).rstrip("/").count("/") > 2 and tables > 1:
-        raise InvalidInputError(
-            f"catalog={url!r} is one table's, and {tables} are looked after; nothing was changed.",
-            remedy="Name the database alone, glue://database: each table is called there by the "
-            "last word of its root. Or look after each table by itself.",
-        )
+    refuse_one_name(check_catalog(url), tables)

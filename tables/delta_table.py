@@ -29,7 +29,7 @@ from ..committer.errors import (
     about,
 )
 from ..committer.format.as_of import AsOf, Past
-from ..committer.format.given_numbers import check_age
+from ..committer.format.given_numbers import check_age, check_span
 from ..committer.format.given_rows import schema_of
 from ..committer.format.job_spec import (
     MAX_DURATION,
@@ -1285,9 +1285,9 @@ class DeltaTable(ChangeableTable):
         overwritten entries. Writes small objects, and removes them.
 
         :param max_duration: seconds that the longest job may take; ``None``: the default.
-        :raises InvalidInputError: ``max_duration`` is negative or no number.
+        :raises InvalidInputError: ``max_duration`` is negative, infinite or no number.
         """
-        check_age("max_duration", max_duration)
+        check_span("max_duration", max_duration)
         return self.run(examine(self.root, self._layout, max_duration))
 
     def was_made_here(self) -> bool:

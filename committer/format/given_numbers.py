@@ -38,6 +38,17 @@ def finite_seconds(name: str, given: object) -> float:
     )
 
 
+def check_span(name: str, given: object) -> None:
+    """Refuse a duration that is not a finite number of seconds, 0 or more. ``None`` is accepted.
+
+    :param name: the argument's name, for the error.
+    :raises InvalidInputError: it is negative, infinite, NaN or no number.
+    """
+    check_age(name, given)
+    if given is not None:
+        finite_seconds(name, given)
+
+
 def check_age(name: str, given: object) -> None:
     """Refuse an age that is not a number of seconds, 0 or more. ``None`` is accepted.
 

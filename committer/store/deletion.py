@@ -55,12 +55,20 @@ def _remove_at_once(chunk: tuple[tuple[str, str | None], ...]) -> Step[Mapping[s
     return failed
 
 
+def is_denied(cause: str) -> bool:
+    """Return whether a removal or an abort was refused for want of a right.
+
+    :param cause: as :func:`remove` and :func:`abort_uploads` return it.
+    """
+    return cause.startswith(DENIED)
+
+
 def denial(key: str, cause: str) -> StoreRefusedError | None:
     """Build the error of a removal that was refused for want of a right; ``None``: of another one.
 
     :param cause: as :func:`remove` returns it.
     """
-    if not cause.startswith(DENIED):
+    if not is_denied(cause):
         return None
     return StoreRefusedError(
         f"The store does not let these credentials remove this object ({cause}).",

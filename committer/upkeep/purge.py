@@ -22,7 +22,7 @@ from ..format.job_spec import Coordination
 from ..format.layout import is_job_id, job_in_key
 from ..format.records.head import HeadState
 from ..store.backoff import Backoff
-from ..store.deletion import abort_until_gone, remove
+from ..store.deletion import abort_until_gone, is_denied, remove
 from ..store.requests import All, Found, Head, ListedObject, ListedUpload, PartsPage, Step
 from ..store.upload_parts import parts_held
 from .purge_plan import Judged, Wanted, judge_uploads
@@ -56,6 +56,7 @@ class PurgeEntry:
     :param initiated: when the upload was begun or the record written; Unix seconds by the store's
         clock.
     :param bytes: the size of an upload to be aborted; ``None`` if it was not measured.
+    :param is_denied: the store refused the action for want of a right: repeating does not help.
     """
 
     key: str
@@ -65,6 +66,7 @@ class PurgeEntry:
     action: PurgeAction
     reason: str
     bytes: int | None = None
+    is_denied: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,10 +207,12 @@ def remove_objects(
     action = PurgeAction.REMOVED if apply else PurgeAction.WOULD_REMOVE
     entries = []
     for item, reason in found.items():
-        key, done = item.key, action
-        if key in failed:
-            done, reason = PurgeAction.FAILED, f"{reason}; it could not be removed ({failed[key]})"
-        entries.append(PurgeEntry(key, "", job_in_key(key), item.last_modified, done, reason))
+        key, done, cause = item.key, action, failed.get(item.key)
+        if cause is not None:
+            done, reason = PurgeAction.FAILED, f"{reason}; it could not be removed ({cause})"
+        denied = cause is not None and is_denied(cause)
+        made = PurgeEntry(key, "", job_in_key(key), item.last_modified, done, reason)
+        entries.append(replace(made, is_denied=denied))
     return entries
 
 
@@ -265,8 +269,9 @@ def _held(judged: Sequence[Judged]) -> Step[dict[ListedUpload, int]]:
 def _entry(it: Judged, apply: bool, failure: str | None, size: int | None) -> PurgeEntry:
     tried = f"{_ROUNDS.tries} rounds of aborting"
     action, reason = became_of(it, apply, failure, tried)
-    upload = it.upload
-    return PurgeEntry(upload.key, upload.upload_id, it.job, upload.initiated, action, reason, size)
+    upload, denied = it.upload, failure is not None and is_denied(failure)
+    key, upload_id = upload.key, upload.upload_id
+    return PurgeEntry(key, upload_id, it.job, upload.initiated, action, reason, size, denied)
 
 
 def became_of(it: Judged, apply: bool, failure: str | None, tried: str) -> tuple[PurgeAction, str]:

@@ -12,7 +12,7 @@ from functools import partial
 
 from ..commit.state.context import Context
 from ..format.layout import TableRoot
-from ..store.deletion import abort_until_gone
+from ..store.deletion import abort_until_gone, is_denied
 from ..store.fast_root import is_fast
 from ..store.requests import All, ListedUpload, ListUploads, PartsPage, ServerName, Step
 from ..store.upload_parts import parts_held
@@ -38,6 +38,7 @@ class SeenUpload:
     :param job: the id of this package's job, or the UUID of the S3A job that needs it.
     :param parts: the number of its parts; ``bytes``: their size. ``None`` if they were not
         requested.
+    :param is_denied: the store refused the action for want of a right: repeating does not help.
     """
 
     key: str
@@ -51,6 +52,7 @@ class SeenUpload:
     reason: str
     parts: int | None = None
     bytes: int | None = None
+    is_denied: bool = False
 
 
 class UploadSweep:
@@ -181,6 +183,7 @@ class UploadSweep:
             reason,
             count,
             size,
+            is_denied=failure is not None and is_denied(failure),
         )
 
 

@@ -13,7 +13,7 @@ from support.memory_store import Fault, ManualClock, MemoryStore
 from support.old_records import gc_of_all
 from support.protocol import memory_table
 from support.s3a_jobs import ROOT, MagicJob
-from zero_rename.committer import GcReport, JobSpec, Table
+from zero_rename.committer import GcReport, JobSpec, PurgeAction, Table
 from zero_rename.committer.errors import StoreRefusedError, UnfinishedCommitError
 from zero_rename.committer.store.requests import (
     AbortUpload,
@@ -24,7 +24,7 @@ from zero_rename.committer.store.requests import (
     Unknown,
 )
 from zero_rename.maintenance.destinations import Destination, destination_at, destinations_in
-from zero_rename.maintenance.purging import PurgeOrder
+from zero_rename.maintenance.purging import PurgedEntry, PurgeOrder
 from zero_rename.maintenance.upkeep import as_markdown, look_after
 
 DAY = 24 * 3600.0
@@ -108,6 +108,12 @@ def test_right_that_is_missing_needs_a_person(fault: Fault, part: str) -> None:
     assert done.again == []
     assert done.person
     assert all(part in why for why in done.person)
+
+
+def test_denial_is_not_read_from_the_text_of_a_reason() -> None:
+    reason = "of a job that failed (AccessDenied); it is still listed (503 SlowDown)"
+    entry = PurgedEntry("flights/a", "1", "", 0.0, 0.0, None, PurgeAction.FAILED, reason)
+    assert not entry.is_denied
 
 
 def test_files_that_nobody_may_delete_need_a_person() -> None:
