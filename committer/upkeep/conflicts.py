@@ -12,7 +12,13 @@ from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.heads import read_head
 from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, InvalidInputError, OutcomeUnknownError, StoreRefusedError
+from ..errors import (
+    DamagedError,
+    InvalidInputError,
+    OutcomeUnknownError,
+    StoreRefusedError,
+    counted,
+)
 from ..format.job_spec import Coordination
 from ..format.layout import job_in_key
 from ..format.records.head import HeadState, Slot
@@ -175,6 +181,21 @@ class _ConflictSearch:
         for failure in self.found.failures:
             yield from self._judge_failure(failure)
         yield from self._see_visible()
+        self._note_condensed()
+
+    def _note_condensed(self) -> None:
+        """Note the runs that cannot be judged, since their decisions were condensed before."""
+        number = sum(
+            decided.decision.condensed
+            and any(it.replace and it.sums.removed for it in decided.decision.partitions)
+            for decided in self.found.decided
+        )
+        if number:
+            self.notes.append(
+                f"The records of {counted(number, 'run')} were condensed before this search: "
+                "whose rows they removed is not known any more. gc does this after a week, so "
+                "search for conflicts more often."
+            )
 
     def _read_removed(
         self, by_partition: Mapping[str, Iterable[tuple[RunCommit, PartitionDecision]]]

@@ -55,7 +55,7 @@ class RunCommit:
             change.replace and not change.merged,
             decision.on_conflict,
             settles=change.settles_alone or (bool(change.ranks.settled) and change.replace),
-            is_known=not decision.condensed,
+            is_known=not decision.condensed or change.rank is not None,
         )
 
     @property

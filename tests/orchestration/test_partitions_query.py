@@ -92,6 +92,9 @@ class TestPartitions:
         version = last.partitions[0].version
         assert report(ask(tables, 1))["job"] == last.job
         assert ask(tables, 1, newer_than_version=version).state == WAITING
+        assert tables.table().gc(older_than=0, apply=True).condensed
+        assert tables.table().gc(older_than=0, apply=True).left == 0
+        assert ask(tables, 1, newer_than_version=version).state == WAITING
 
     def test_deletion_of_rows_is_a_commit_after_a_watermark_whatever_is_compacted_then(
         self, tables: Tables

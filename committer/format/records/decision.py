@@ -9,12 +9,14 @@ from enum import StrEnum
 from typing import Annotated
 
 from ..job_spec import NOBODY, JobSpec, Mode, OnConflict, Owner, SuccessMarkers
-from ..layout import TableRoot, job_in_key
+from ..layout import UNPARTITIONED, TableRoot, job_in_key
 from ..row_changes import ChangeReads, RowChanges
+from ..run_rank import RunRanks
 from .codec import Document, decode, encode
 from .inputs import UNKNOWN_INPUTS, Inputs
 from .marks import LEFT_OUT, Count, JobId, Moment
 from .partition_decision import PartitionDecision, Sums
+from .partition_ranks import Ranks
 from .pending_file import PendingFile
 
 _FILES = ("files", "adopted", "removals", "lost")
@@ -48,6 +50,9 @@ class CondensedDecision:
     :param row_changes: by partition: the numbers of rows inserted, updated, deleted and left.
     :param owner: as in the decision, if the job has an idempotency key or inputs. A repeated run
         learns from it which attempt has loaded.
+    :param ranks: the ranks of the job's run, if the owner is kept. A search for conflicts compares
+        them with the rank of a run that replaces its rows, however late. ``None``: not on record.
+    :param settles: the partitions over which the job settled a conflict of runs.
     :param inputs: as in the decision, as long as rows of the job may be there.
     """
 
@@ -67,6 +72,8 @@ class CondensedDecision:
     narrows: Annotated[JobId | None, LEFT_OUT] = None
     left_out: Annotated[Count, LEFT_OUT] = 0
     superseded: Annotated[Mapping[str, JobId] | None, LEFT_OUT] = None
+    ranks: Ranks = None
+    settles: Annotated[tuple[str, ...], LEFT_OUT] = ()
 
     @staticmethod
     def of(decision: Decision, at: float) -> CondensedDecision:
@@ -75,6 +82,7 @@ class CondensedDecision:
         :param at: when it was decided, in Unix seconds.
         """
         partitions = decision.partitions
+        keeps_owner = bool(decision.inputs or decision.idempotency_key)
         return CondensedDecision(
             decision.job,
             at,
@@ -86,7 +94,9 @@ class CondensedDecision:
             merged={it.partition: it.merged for it in partitions if it.merged} or None,
             row_changes={it.partition: it.row_changes for it in partitions if it.row_changes}
             or None,
-            owner=decision.owner if decision.inputs or decision.idempotency_key else NOBODY,
+            owner=decision.owner if keeps_owner else NOBODY,
+            ranks=_ranks_of(partitions) if keeps_owner else None,
+            settles=tuple(it.partition for it in partitions if it.settles),
             **{name: getattr(decision, name) for name in _KEPT},
         )
 
@@ -103,6 +113,8 @@ class CondensedDecision:
                 merged=merged.get(name, ()),
                 condensed=Sums(*sums),
                 row_changes=row_changes.get(name),
+                rank=None if self.ranks is None else self.ranks.rank(name),
+                settles=name in self.settles,
             )
             for name, (version, *sums, replace) in self.changes.items()
         )
@@ -128,6 +140,15 @@ class CondensedDecision:
         if any(len(numbers) != _NUMBERS for numbers in condensed.changes.values()):
             raise document.damaged("changes", f"has a list of other than {_NUMBERS} numbers")
         return condensed
+
+
+def _ranks_of(partitions: Iterable[PartitionDecision]) -> RunRanks | None:
+    """Return the ranks of a job's run in the partitions that it changed; ``None``: it has none."""
+    ranks = {it.partition: it.run_rank for it in partitions}
+    known = {name: rank for name, rank in ranks.items() if rank is not None}
+    if len(known) == len(ranks) and len(set(known.values())) == 1:
+        return RunRanks({UNPARTITIONED: next(iter(known.values()))})
+    return RunRanks(known) if known else None
 
 
 class Verdict(StrEnum):

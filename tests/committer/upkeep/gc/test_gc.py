@@ -18,6 +18,7 @@ from zero_rename.committer.commit.state.heads import read_head
 from zero_rename.committer.format.job_spec import Mode, OnRepeat, Owner
 from zero_rename.committer.format.layout import JOB_ID
 from zero_rename.committer.format.records.head import Slot
+from zero_rename.committer.format.records.run_conflict import ConflictCause
 from zero_rename.committer.store.requests import Delete, DeleteMany, Get, Put, Unknown
 from zero_rename.committer.upkeep.conflicts import find_conflicts
 from zero_rename.committer.upkeep.gc.collect import GcReport, gc
@@ -278,6 +279,47 @@ class TestPromises:
         collect(world)
         (conflict,) = world.driver.run(find_conflicts(world.context)).conflicts
         assert [it.job for it in conflict.runs] == [older, newer]
+
+    @pytest.mark.parametrize(
+        ("later", "rank", "cause"),
+        [
+            ("daily", 1, ConflictCause.OLDER_CAME_LATER),
+            ("corrections", 3, ConflictCause.TASKS_DIFFER),
+            ("daily", 3, None),
+        ],
+    )
+    def test_conflict_with_a_run_whose_decision_gc_has_condensed_is_found(
+        self, world: World, later: str, rank: int, cause: ConflictCause | None
+    ) -> None:
+        """Maintenance condenses what is a week old each day, and a backfill comes a year later."""
+        world.date_jobs()
+        options: dict[str, Any] = {"mode": Mode.REPLACE, "run_rank": 2, "idempotency_key": "b"}
+        before = world.load(DAY1, owner=Owner("daily", "day 2", "load"), **options).job
+        for _ in range(10):
+            world.advance(DAY)
+            world.driver.run(find_conflicts(world.context))
+            collect(world)
+        assert decision(world, before).condensed
+        options |= {"run_rank": rank, "idempotency_key": "a"}
+        after = world.load(DAY1, owner=Owner(later, "day 1", "load"), **options).job
+        found = world.driver.run(find_conflicts(world.context)).conflicts
+        assert [it.cause for it in found] == ([] if cause is None else [cause])
+        assert all({it.job for it in conflict.runs} == {before, after} for conflict in found)
+
+    def test_runs_that_gc_has_condensed_before_a_search_are_noted(self, world: World) -> None:
+        """Their conflicts cannot be known any more: no list says whose rows they removed."""
+        world.date_jobs()
+        for key in ("a", "b", "c"):
+            world.load(DAY1, mode=Mode.REPLACE, run_rank=2, idempotency_key=key)
+        world.driver.run(find_conflicts(world.context))
+        for key in ("d", "e", "f"):
+            world.load(DAY1, mode=Mode.REPLACE, run_rank=1, idempotency_key=key)
+        for _ in range(2):
+            world.advance(8 * DAY)
+            collect(world)
+        (note,) = world.driver.run(find_conflicts(world.context)).notes
+        assert note.startswith("The records of 3 runs were condensed")
+        assert world.driver.run(find_conflicts(world.context)).notes == ()
 
 
 class TestSize:
