@@ -54,7 +54,8 @@ def search_since_opened(
     :raises OutcomeUnknownError: some of these entries were cleaned, and neither was found.
     """
     began = job_began(job) if is_job_id(job) else opened_at
-    return (yield from _search_since(layout, state, job, min(opened_at, began) - SLACK, after))
+    since = min(opened_at, began) - SLACK
+    return (yield from _search_since(layout, state, job, since, after))
 
 
 def _search_since(

@@ -188,7 +188,7 @@ VARIANTS = (
         "publishers",
         searching,
         "search_since_opened",
-        "since = opened_at - SLACK",
+        "since = min(opened_at, began) - SLACK",
         'since = float("inf")',
     ),
     LogVariant(
