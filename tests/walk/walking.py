@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from simulation.decoded import decoded_once, log_read_once
 from walk import delta_end, directory_end
 from walk.delta_verbs import OF_ONE_JOB as OF_ONE_DELTA_JOB
 from walk.delta_verbs import VERBS as DELTA_VERBS
@@ -114,7 +115,7 @@ def walk(plan: Plan) -> Walks:
     :raises WalkFailure: at the first thing that is not as it should be.
     """
     walker = _Walker(plan)
-    with in_memory():
+    with in_memory(), decoded_once(), log_read_once():
         return walker.to_the_end()
 
 
