@@ -140,9 +140,10 @@ def read_checkpoint(
     :param choice: read only these files, and no tombstones; ``None``: all.
     :raises RecordDamagedError: it is truncated or not Parquet, or a row cannot be read.
     """
-    yield from _few(body, key, [it for it in _FEW if it != "remove" or choice is None])
     with damage_named(key):
-        for column in read_add_columns(body, key):
+        file = _parquet(body, key)
+        yield from _few(file, key, [it for it in _FEW if it != "remove" or choice is None])
+        for column in _add_columns(file):
             yield from read_adds(column, key, choice)
 
 
@@ -151,7 +152,8 @@ def read_all_but_files(body: bytes, key: str) -> Iterator[Action]:
 
     :raises RecordDamagedError: as :func:`read_checkpoint`.
     """
-    yield from _few(body, key, _FEW)
+    with damage_named(key):
+        yield from _few(_parquet(body, key), key, _FEW)
 
 
 def read_add_columns(body: bytes, key: str) -> Iterator[pa.StructArray]:
@@ -161,24 +163,25 @@ def read_add_columns(body: bytes, key: str) -> Iterator[pa.StructArray]:
     :raises RecordDamagedError: as :func:`read_checkpoint`.
     """
     with damage_named(key):
-        file = _parquet(body, key)
-        if "add" in file.schema_arrow.names:
-            for batch in file.iter_batches(ROWS, columns=["add"]):
-                yield _without_views(batch.column("add"))
+        yield from _add_columns(_parquet(body, key))
 
 
-def _few(body: bytes, key: str, kinds: Collection[str]) -> Iterator[Action]:
-    with damage_named(key):
-        file = _parquet(body, key)
-        known = [name for name in kinds if name in file.schema_arrow.names]
-        for batch in file.iter_batches(ROWS, columns=known) if known else ():
-            for kind, column in zip(batch.schema.names, batch.columns, strict=True):
-                for members in _without_views(column).drop_null().to_pylist():
-                    yield from _read(kind, members, key)
+def _add_columns(file: pq.ParquetFile) -> Iterator[pa.StructArray]:
+    if "add" in file.schema_arrow.names:
+        for batch in file.iter_batches(ROWS, columns=["add"]):
+            yield _without_views(batch.column("add"))
+
+
+def _few(file: pq.ParquetFile, key: str, kinds: Collection[str]) -> Iterator[Action]:
+    known = [name for name in kinds if name in file.schema_arrow.names]
+    for batch in file.iter_batches(ROWS, columns=known) if known else ():
+        for kind, column in zip(batch.schema.names, batch.columns, strict=True):
+            for members in _without_views(column).drop_null().to_pylist():
+                yield from _read(kind, members, key)
 
 
 def _parquet(body: bytes, key: str) -> pq.ParquetFile:
-    file = pq.ParquetFile(io.BytesIO(body))
+    file = pq.ParquetFile(pa.BufferReader(body))
     if "sidecar" in file.schema_arrow.names:
         raise _damaged(key, "has sidecars, the feature v2Checkpoint")
     return file
