@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -27,6 +29,18 @@ from zero_rename.committer.store import requests as s
 from zero_rename.tables import DeltaTable, RepairOutcome
 
 Act = Callable[[DeltaTable], Any]
+
+
+@cache
+def _prepared(prepare: Callable[[], MemoryStore]) -> MemoryStore:
+    return prepare()
+
+
+def store_of(prepare: Callable[[], MemoryStore]) -> MemoryStore:
+    """A store as a function makes it, of which nothing is shared, with a clock of its own."""
+    store = _prepared(prepare).copy()
+    store.clock = copy(store.clock)
+    return store
 
 
 def filled() -> MemoryStore:
@@ -156,7 +170,7 @@ def test_what_is_told_is_true_and_a_retry_brings_each_row_once(verb: str, fault:
     prepare, act, before, after = VERBS[verb]
     number = 0
     while True:
-        store = prepare()  # With a clock of its own.
+        store = store_of(prepare)
         table = on(store, at(number, FAULTS[fault]))
         told = _told(table, act)
         if told is None and len(table.driver.requests) <= number:  # type: ignore[attr-defined]
@@ -208,7 +222,7 @@ def abort(table: DeltaTable) -> Any:
 def test_job_that_waits_is_whole_or_gone_whatever_fails(verb: Act, fault: str) -> None:
     number = 0
     while True:
-        store = filled() if verb is leave else waiting()
+        store = store_of(filled if verb is leave else waiting)
         table = on(store, at(number, FAULTS[fault]))
         told = _told(table, verb)
         if told is None and len(table.driver.requests) <= number:  # type: ignore[attr-defined]
