@@ -92,6 +92,7 @@ from zero_rename.committer.upkeep import (
 from zero_rename.committer.upkeep.gc import fold_heads
 
 TWO_REPLACES = "two replaces of one partition"
+RESURRECTS_UNSEEN = "a slow applier where Complete resurrects, an answer lost"
 SLOW_TO_REMOVE = "an append and a replace that is slow to remove"
 TAKEN = "one that finds its partition taken, two faults, a crash"
 ONE_REPLACE = "one replace of two partitions, a fault, a crash"
@@ -584,15 +585,13 @@ def deletes_a_manifest_whose_swap_it_saw_refused(context, decided, change, state
     return None
 
 
-@breaks((apply, "_delete_resurrected"), "a slow applier where Complete resurrects", CONTINUITY)
+@breaks((apply, "_delete_resurrected"), RESURRECTS_UNSEEN, CONTINUITY)
 def never_looks_whether_it_resurrected(context, job_id, slot, file):
     return
     yield
 
 
-@breaks(
-    (apply, "_complete"), "a slow applier where Complete resurrects, an answer lost", CONTINUITY
-)
+@breaks((apply, "_complete"), RESURRECTS_UNSEEN, CONTINUITY)
 def looks_for_what_it_resurrected_after_an_answer_only(context, job_id, slot, file, count):
     def is_seen_to(answer, found):
         state = yield from slots.read_head(context, slot)
@@ -622,7 +621,7 @@ def writes_markers_unconditionally(context, decided, change, seen):
     yield from Put(context.root.marker_key(change.partition), body)
 
 
-@breaks((apply, "write_partition_marker"), TWO_REPLACES, CONTINUITY)
+@breaks((apply, "write_partition_marker"), "a folding append, a replace and a reader", CONTINUITY)
 def checks_the_head_before_it_reads_the_marker(context, decided, change, seen):
     slot = Slot.partition(context.root, change.partition)
     state = yield from slots.read_head(context, slot)

@@ -75,9 +75,9 @@ LISTS: dict[str, Any] = {"limits": Limits(decisions_per_head=1, merged_below=0)}
 #: A table of two jobs, so that heads name decisions of both.
 TWICE: dict[str, Any] = {"before": ((Mode.APPEND, (ONE, TWO)), (Mode.APPEND, (ONE,)))}
 #: States of a scenario that `make test` explores: every broken variant is caught within.
-MOST = int(os.environ.get("SIMULATION_STATES", "3000"))
+MOST = int(os.environ.get("SIMULATION_STATES", "1000"))
 #: Walks through a random scenario, of which the same holds.
-WALKS = 100
+WALKS = 40
 OWN: dict[str, Any] = {"idempotency_key": "run", "on_repeat": OnRepeat.REPLACE_OWN}
 WORST = Faults(denials=True, reads=True, deletes=True, in_flight=True)
 #: What must be reached.
@@ -217,14 +217,17 @@ EXHAUSTIVE = {
     "one replace of two partitions, a fault, a crash": Scenario(
         one(REPLACE, ONE, TWO, faults=1, crashes=1), DONE
     ),
-    "two replaces of one partition": Scenario(two(REPLACE, REPLACE), RIVALS, most=8 * MOST),
-    "an append and a replace of one partition": Scenario(two(APPEND, REPLACE), RIVALS),
+    "two replaces of one partition": Scenario(two(REPLACE, REPLACE), RIVALS, most=3 * MOST),
+    "an append and a replace of one partition": Scenario(
+        two(APPEND, REPLACE), RIVALS, most=2 * MOST
+    ),
     OLD_RUN_AND_NEW: among(
         lambda: (
             unmarked("a", REPLACE, ONE, **ranked(2)),
             unmarked("b", REPLACE, ONE, **ranked(3)),
         ),
         (*BOTH, "a refused, b committed"),
+        Bounds(most=2 * MOST),
         before=((REPLACE, (ONE, TWO), ranked(1)),),
     ),
     RUNS_OF_TWO: among(
@@ -279,16 +282,18 @@ EXHAUSTIVE = {
         ),
         (*SHARED, "first StoreRefusedError", "first UnfinishedCommitError"),
         switches=1,
+        most=2 * MOST,
     ),
     "one that finds its partition taken, two faults, a crash": Scenario(
         one(FAIL, ONE, policy={"idempotency_key": "run"}, faults=2, crashes=1, owner=job_id("a")),
         ("a DestinationExistsError",),
+        most=2 * MOST,
     ),
     "one append, three faults, lost rights among them": Scenario(
         one(APPEND, ONE, faults=3, kinds=Faults(denials=True)), (*IN_DOUBT, "a StoreRefusedError")
     ),
     "a replace and recovery, a crash": among(
-        lambda: (writer("a", REPLACE, ONE), recoverer()), SETTLED, Bounds(crashes=1)
+        lambda: (writer("a", REPLACE, ONE), recoverer()), SETTLED, Bounds(most=2 * MOST, crashes=1)
     ),
     "a replace and recovery, a fault": among(
         lambda: (writer("a", REPLACE, ONE), recoverer()), SETTLED, Bounds(faults=1)
@@ -306,6 +311,7 @@ EXHAUSTIVE = {
     "an append and a sweep of uploads that takes it for dead": among(
         lambda: (writer("a", APPEND, ONE, max_duration=0.0), sweeper()),
         ("a committed", "a JobFencedError", "sweeper done"),
+        Bounds(most=2 * MOST),
     ),
     "an append and a sweep of uploads, a fault, a crash": among(
         lambda: (writer("a", APPEND, ONE, max_duration=0.0), sweeper()),
@@ -347,7 +353,7 @@ COLLECTED = {
     "a replace in parts, and gc, a crash": among(
         lambda: (unmarked("a", REPLACE, ONE, TWO, **SMALL), collector(**SMALL)),
         ("a committed", "collector done"),
-        Bounds(switches=1, most=2 * MOST, crashes=1),
+        Bounds(switches=1, most=6 * MOST, crashes=1),
     ),
     "gc and a reader": among(
         lambda: (collector(), reader(ONE, TWO)),
@@ -358,13 +364,13 @@ COLLECTED = {
     "gc that dies with requests in flight, and gc again": among(
         lambda: (collector("first"), collector("second"), reader(ONE, TWO)),
         ("second done", "reader done"),
-        Bounds(switches=1, most=2 * MOST, crashes=1, kinds=Faults(in_flight=True)),
+        Bounds(switches=1, most=4 * MOST, crashes=1, kinds=Faults(in_flight=True)),
         **TWICE,
     ),
     "gc beside a rival whose answers are lost": among(
         lambda: (collector(), unmarked("a", APPEND, ONE)),
         ("a committed", "collector done"),
-        Bounds(switches=1, most=4 * MOST, faults=1),
+        Bounds(switches=1, most=5 * MOST, faults=1),
         before=((APPEND, (ONE,)), (APPEND, (ONE,))),
     ),
     "a job that died before it was applied, gc and recovery": Scenario(
@@ -379,7 +385,7 @@ COLLECTED = {
             unmarked("b", APPEND, ONE, idempotency_key="run"),
         ),
         ("a committed", "b committed", "a repeated", "b repeated", "collector done"),
-        Bounds(switches=1, most=2 * MOST, crashes=1),
+        Bounds(switches=1, most=3 * MOST, crashes=1),
     ),
     "a run that replaces its own rows after gc": among(
         lambda: (collector(), unmarked("a", APPEND, ONE, **OWN)),
@@ -430,7 +436,7 @@ HEADS: dict[str, Scenario] = {
     REBUILT_AND_REPLACED: among(
         lambda: (unmarked("a", REPLACE, ONE, **LAST), loser(ONE, job_id("before0")), rebuilder()),
         ("a committed", "a UnfinishedCommitError", "rebuilder done"),
-        Bounds(switches=2, most=2 * MOST, crashes=1),
+        Bounds(switches=2, most=4 * MOST, crashes=1),
         before=((APPEND, (ONE,), UNMARKED),),
     ),
     REBUILT_AND_EMPTIED: among(
@@ -465,7 +471,7 @@ HEADS: dict[str, Scenario] = {
         lambda: twice(APPEND, ONE, beside=(purger(),)), SHARED
     ),
     "two replaces of one partition, a crash": Scenario(
-        two(REPLACE, REPLACE, crashes=1), ONE_OF_TWO
+        two(REPLACE, REPLACE, crashes=1), ONE_OF_TWO, most=2 * MOST
     ),
 }
 #: A partition of two runs, and of a resolution that kept the rows of the second one.
@@ -499,7 +505,7 @@ REWRITTEN = {
     "two undoings of one job, a crash": among(
         lambda: (undoer(ONE, job_id("before2"), "first"), undoer(ONE, job_id("before2"), "second")),
         ("first committed, second refused", "first refused, second committed"),
-        Bounds(switches=1, crashes=1),
+        Bounds(switches=1, most=3 * MOST, crashes=1),
         **RESOLVED,
     ),
     "a compaction beside an append": among(
@@ -522,13 +528,14 @@ MERGED = {
     "two insertions of one key into two partitions": among(
         lambda: (inserter("a", ONE), inserter("b", TWO)),
         ("a committed", "b committed", *ONE_OF_TWO),
-        Bounds(switches=2, most=6 * MOST),
+        Bounds(switches=2, most=14 * MOST),
     ),
     FIRST_INSERTIONS: Scenario(first_insertions, ("a committed", "b committed"), switches=2),
     FIRST_INSERTION_AND_APPEND: Scenario(
         lambda **bounds: first_insertions(into_one_loads=True, **bounds),
         ("a committed, b committed", "a refused, b committed"),
         switches=2,
+        most=2 * MOST,
     ),
     "a merge beside an append and a compaction": among(
         lambda: (merger("a", ONE), unmarked("b", APPEND, ONE), compactor(ONE)),
@@ -537,7 +544,7 @@ MERGED = {
             "a refused, b committed",
             "a committed, compactor refused",
         ),
-        Bounds(switches=1),
+        Bounds(switches=1, most=2 * MOST),
         **CONFLICT,
     ),
     "a merge that is made again beside a replace": Scenario(
@@ -560,7 +567,7 @@ BOUNDED = {
     "two jobs that bring a column each, a fault, a crash": among(
         lambda: (evolver("a", ONE), evolver("b", TWO)),
         BOTH,
-        Bounds(switches=1, most=3 * MOST, crashes=1, faults=1),
+        Bounds(switches=1, most=4 * MOST, crashes=1, faults=1),
     ),
     "a job that brings a column, an append and a reader": among(
         lambda: (evolver("a", ONE), unmarked("b", APPEND, ONE), reader(ONE, TWO)),
@@ -570,30 +577,30 @@ BOUNDED = {
     "a job that brings a column, recovery and another, a crash": among(
         lambda: (evolver("a", ONE), recoverer(), evolver("b", TWO)),
         (*BOTH, "a JobFencedError", "recoverer done"),
-        Bounds(switches=1, most=2 * MOST, crashes=1),
+        Bounds(switches=1, most=3 * MOST, crashes=1),
     ),
     OVERWRITE: among(
         lambda: (overwriter("a", ONE), unmarked("b", APPEND, "day=3")),
         RIVALS,
-        Bounds(switches=2, most=2 * MOST),
+        Bounds(switches=2),
         before=((APPEND, (ONE,)),),
     ),
     "an overwrite of the columns, one that brings one, a crash": among(
         lambda: (overwriter("a", ONE, **LAST), evolver("b", "day=3", **LAST)),
         (*BOTH, "a committed, b refused"),
-        Bounds(switches=1, most=2 * MOST, crashes=1),
+        Bounds(switches=1, most=7 * MOST, crashes=1),
         before=((APPEND, (ONE,)),),
     ),
     "two overwrites of the columns and a reader": among(
         lambda: (overwriter("a", ONE, **LAST), overwriter("b", ONE, **LAST), reader(ONE)),
         (*BOTH, "reader done"),
-        Bounds(switches=2, most=MOST // 2),
+        Bounds(switches=2),
         before=((APPEND, (ONE,)),),
     ),
     "an append and a replace that is slow to remove": among(
         lambda: (writer("a", APPEND, ONE), writer("b", REPLACE, ONE)),
         BOTH,
-        Bounds(switches=2, most=4 * MOST),
+        Bounds(switches=2, most=10 * MOST),
     ),
     "two replaces of two partitions": among(
         lambda: (writer("a", REPLACE, ONE, TWO), writer("b", REPLACE, ONE, TWO)),
@@ -608,7 +615,7 @@ BOUNDED = {
     "a replace and a reader that may not write": among(
         lambda: (writer("a", REPLACE, ONE, TWO), reader(ONE, TWO, writes=False)),
         ("a committed", "reader done", "reader OtherJobError"),
-        Bounds(switches=2),
+        Bounds(switches=2, most=3 * MOST),
     ),
     "a slow applier, then a replace and an append": Scenario(
         lambda **bounds: decided(
@@ -629,7 +636,7 @@ BOUNDED = {
         ),
         ("reader done", "turns done"),
         switches=1,
-        most=10 * MOST,
+        most=14 * MOST,
     ),
     "two tries of one run, a crash": among(
         lambda: (
@@ -637,12 +644,12 @@ BOUNDED = {
             writer("b", APPEND, ONE, idempotency_key="run"),
         ),
         ("a committed", "b committed", "a repeated", "b repeated"),
-        Bounds(switches=1, most=2 * MOST, crashes=1),
+        Bounds(switches=1, most=6 * MOST, crashes=1),
     ),
     "a slow applier where Complete resurrects": among(
         lambda: (writer("a", REPLACE, ONE), recoverer(), writer("b", REPLACE, ONE)),
         RIVALS,
-        Bounds(switches=2, most=16 * MOST),
+        Bounds(switches=2),
         behaviour=RESURRECTS,
     ),
     "a replace and a reader of an index": among(
@@ -674,7 +681,7 @@ BOUNDED = {
     "two appends that fold, a fault": among(
         lambda: (unmarked("a", APPEND, ONE, **SMALL), unmarked("b", APPEND, ONE, **SMALL)),
         BOTH,
-        Bounds(switches=1, most=6 * MOST, faults=1),
+        Bounds(switches=1, most=13 * MOST, faults=1),
     ),
     "an append that folds and a replace, a lost answer": among(
         lambda: (unmarked("a", APPEND, ONE, **SMALL), unmarked("b", REPLACE, ONE, **LAST)),
@@ -697,7 +704,7 @@ WIDER = {
         lambda: (evolver("a", ONE, **MARKED),), IN_DOUBT, Bounds(crashes=1, faults=2, kinds=WORST)
     ),
     "one append, three faults, reads among them": Scenario(
-        one(APPEND, ONE, faults=3, kinds=Faults(reads=True)), IN_DOUBT
+        one(APPEND, ONE, faults=3, kinds=Faults(reads=True)), IN_DOUBT, most=2 * MOST
     ),
     "one replace, two faults, deletes among them, a crash": Scenario(
         one(REPLACE, ONE, faults=2, crashes=1, kinds=WORST, before=((APPEND, (ONE,)),) * 2),
@@ -740,7 +747,7 @@ WIDER = {
             unmarked("b", APPEND, TWO, "day=3"),
         ),
         BOTH,
-        Bounds(switches=2, most=4 * MOST),
+        Bounds(switches=2),
         before=((APPEND, (ONE, TWO)),),
     ),
     "a cleared run that replaces its own, and an append": among(
@@ -770,7 +777,7 @@ WIDER = {
     "a job whose uploads are lost, and repair": among(
         lambda: (unmarked("a", REPLACE, ONE, TWO), cleaner(), repairer()),
         ("a committed", "a DataLostError", "repairer done"),
-        Bounds(switches=2),
+        Bounds(switches=2, most=2 * MOST),
         loses=True,
     ),
     "two that make the table": among(
@@ -785,6 +792,7 @@ WIDER |= {
         lambda **bounds: firsts(ONE, TWO, faults=1, **bounds),
         (*BOTH, "a JobFencedError", "b JobFencedError"),
         switches=1,
+        most=3 * MOST,
     ),
     FIRSTS_EVOLVE: Scenario(
         lambda **bounds: firsts(
@@ -885,7 +893,7 @@ NARROWED = {
             unmarked("c", REPLACE, ONE),
         ),
         ("a committed, b committed", "a committed, c committed", "a refused, c committed"),
-        Bounds(switches=1, most=2 * MOST, crashes=1),
+        Bounds(switches=1, most=6 * MOST, crashes=1),
         on=narrowed,
         **MENDED,
     ),
@@ -907,7 +915,7 @@ NARROWED = {
             unmarked("c", REPLACE, ONE),
         ),
         ("a committed, b committed", "a committed, c committed", "a refused, c committed"),
-        Bounds(switches=1, most=2 * MOST, crashes=1),
+        Bounds(switches=1, most=7 * MOST, crashes=1),
         on=narrowed,
         named=(ONE, TWO),
         whole=True,
@@ -915,7 +923,7 @@ NARROWED = {
     CLEARED_BY_HAND: among(
         lambda: (again("a", ONE, TWO, **PLANNED), again("b", ONE, after="a")),
         ("a committed, b committed",),
-        Bounds(switches=2, most=2 * MOST),
+        Bounds(switches=2),
         on=narrowed,
     ),
     "a narrowed run that is cleared by hand, a crash": among(
@@ -930,7 +938,7 @@ NARROWED = {
             unmarked("b", REPLACE, ONE, TWO, **OWN, **LAST),
         ),
         ("a committed, b committed",),
-        Bounds(switches=1),
+        Bounds(switches=1, most=2 * MOST),
         on=narrowed,
     ),
     TWO_PLANS: among(
@@ -968,7 +976,7 @@ NARROWED = {
             unmarked("c", APPEND, ONE, **ranked(6)),
         ),
         ("a committed, b refused", "a refused, b committed", "a committed, c committed"),
-        Bounds(switches=1, most=2 * MOST, crashes=1),
+        Bounds(switches=1, crashes=1),
         on=narrowed,
         **IN_CONFLICT,
     ),
@@ -991,14 +999,14 @@ NARROWED = {
             unmarked("d", REPLACE, ONE, **LOSES),
         ),
         ("a committed, b committed", "a committed, c refused", "b committed, d refused"),
-        Bounds(switches=1, most=2 * MOST),
+        Bounds(switches=1, most=3 * MOST),
         on=narrowed,
         **IN_CONFLICT,
     ),
     GC_AND_CLEARED: among(
         lambda: (again("a", ONE), collector()),
         ("a committed", "collector done"),
-        Bounds(switches=2),
+        Bounds(switches=2, most=2 * MOST),
         on=narrowed,
         before=((REPLACE, (TWO,), UNMARKED), (REPLACE, (TWO,), UNMARKED)),
         begun=(ONE, TWO),
