@@ -7,7 +7,7 @@ from simulation.log_variants import VARIANTS, LogVariant
 from simulation.log_walk import WORLDS, Broken, walk
 
 #: Walks of a world. Those of a variant begin with its seed and end with the first that breaks.
-WALKS, MOST = 100, 600
+WALKS, MOST = 30, 600
 
 
 @pytest.mark.parametrize("world", WORLDS)
