@@ -9,6 +9,7 @@ listing shows.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -84,11 +85,12 @@ _Marker = JobSummary | _PlainMarker | str | None
 class _Memory:
     """Cache of what earlier polls of a table read.
 
-    It has reports and markers by key, with their ETags, and the pages of the last listing.
+    It has reports by key, with their ETags; markers with their ETags and times, since all markers
+    of 0 bytes have one ETag; and the pages of the last listing.
     """
 
     reports: dict[str, tuple[str, Mapping[str, Any] | None]] = field(default_factory=dict)
-    markers: dict[str, tuple[str, _Marker]] = field(default_factory=dict)
+    markers: dict[str, tuple[tuple[str, float], _Marker]] = field(default_factory=dict)
     pages: int = 1
 
 
@@ -159,10 +161,11 @@ def _markers(
         for item in items
         if item.key == f"{root.partition_prefix(name)}{_MARKER}"
     }
-    new = [it for it in items.values() if memory.markers.get(it.key, ("",))[0] != it.etag]
+    known = {key: state for key, (state, _) in memory.markers.items()}
+    new = [it for it in items.values() if known.get(it.key) != (it.etag, it.last_modified)]
     read = yield from All(tuple(_marker(item.key) for item in new))
     for item, said in zip(new, read, strict=True):
-        memory.markers[item.key] = item.etag, said
+        memory.markers[item.key] = (item.etag, item.last_modified), said
     return {name: memory.markers[item.key][1] for name, item in items.items()}
 
 
@@ -303,14 +306,14 @@ def _by_marker(
 ) -> WrittenPartition | str | None:
     """Return a partition by its marker, or the reason why the marker does not count.
 
-    Without a marker of its own, the root's counts if its job wrote to the partition.
+    The root's counts instead if its job wrote to the partition, and there is no later one in it.
     """
     marker = own
-    if own is None and isinstance(of_root, JobSummary):
+    if own is not of_root and isinstance(of_root, JobSummary):
         keys = _of_write(of_root, files)
         if any(key.startswith(root.partition_prefix(name)) for key in keys):
-            marker = of_root
-        elif files and (why := _why_unnamed(of_root)):
+            marker = of_root if own is None else max((own, of_root), key=_written_at)
+        elif own is None and files and (why := _why_unnamed(of_root)):
             return why
     if isinstance(marker, _PlainMarker):
         return WrittenPartition(None, marker.at, files) if committer is None else _PLAIN
@@ -327,8 +330,15 @@ def _by_marker(
         return "_SUCCESS says that its job failed"
     keys = {it for it in _of_write(marker, files) if it.startswith(root.partition_prefix(name))}
     held: dict[str, int | None] = {**dict.fromkeys(sorted(keys)), **files}
-    recorded = marker.files if own is not None else None
+    recorded = marker.files if marker is own else None
     return WrittenPartition(said.job, said.timestamp_ms / 1000, held, recorded)
+
+
+def _written_at(marker: _Marker) -> float:
+    """Return when a marker was written, in Unix seconds; infinity for one that cannot be read."""
+    if isinstance(marker, JobSummary):
+        return marker.marker.timestamp_ms / 1000
+    return marker.at if isinstance(marker, _PlainMarker) else math.inf
 
 
 def _why_unnamed(marker: JobSummary) -> str | None:

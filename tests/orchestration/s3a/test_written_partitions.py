@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -125,6 +126,19 @@ def test_later_marker_of_a_job_that_nobody_recorded_counts_before_the_report(
     assert (ask(tables, 1).report or {})["job"] == "2b1f"
 
 
+def test_later_marker_at_the_root_counts_before_the_partition_s_own(tables: Tables) -> None:
+    """It had a marker of its own from a load of this partition alone, and was never ready again."""
+    put_marker(tables, put_files(tables, 1, 1), "2b1f", AT, "day=1/")
+    loaded = [*put_files(tables, 1, 2), *put_files(tables, 2, 1)]
+    put_marker(tables, loaded, "3c2e", AT - 1)
+    assert ask(tables, 1, newer_than=AT).state == WAITING
+    put_marker(tables, loaded, "3c2e", AT + 1)
+    result = ask(tables, 1, newer_than=AT)
+    assert (result.state, (result.report or {})["job"]) == (READY, "3c2e")
+    tables.bucket.put("wh/flights/day=1/_SUCCESS", b"{")
+    assert "is not JSON" in ask(tables, 1, newer_than=AT).explanation
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
@@ -221,12 +235,12 @@ def test_polls_of_31_partitions_take_three_requests_after_the_first(
 class TestOutput:
     """An output without partitions, by the ``_SUCCESS`` at its root."""
 
-    def ask(self, tables: Tables, **asked: Any) -> QueryResult:
+    def ask(self, tables: Tables, table: Table | None = None, **asked: Any) -> QueryResult:
         given: dict[str, Any] = {"committer": "magic"} | asked
         query = PartitionsQuery(tables.url(), ("_unpartitioned",), **given)
         query.check()
         assert table_query(json.loads(json.dumps(query.as_dict()))) == query
-        return query.ask(tables.table())
+        return query.ask(table or tables.table())
 
     def put_output(self, tables: Tables, at: float = AT) -> list[str]:
         keys = [f"wh/flights/part-{number:05}-{WRITE.format(1)}.parquet" for number in range(150)]
@@ -264,6 +278,20 @@ class TestOutput:
         result = self.ask(tables, newer_than=written - 1, **plain)
         assert (result.state, (result.report or {})["files"]) == (READY, 1)
         assert (result.report or {})["partitions"][0]["decided_at"] == written
+
+    def test_marker_of_no_bytes_that_is_written_again_is_newer_for_a_sensor_that_has_read_it(
+        self, tables: Tables
+    ) -> None:
+        """All objects of no bytes have one ETag."""
+        tables.bucket.put("wh/flights/part-0.parquet", b"rows")
+        tables.bucket.put("wh/flights/_SUCCESS", b"")
+        at = tables.bucket.client.head_object(Bucket=tables.bucket.name, Key="wh/flights/_SUCCESS")
+        written, table = at["LastModified"].timestamp(), tables.table()
+        plain: Any = {"committer": "zero_rename", "require_manifest": False}
+        assert self.ask(tables, table, newer_than=written, **plain).state == WAITING
+        time.sleep(1.1)
+        tables.bucket.put("wh/flights/_SUCCESS", b"")
+        assert self.ask(tables, table, newer_than=written, **plain).state == READY
 
     @pytest.mark.parametrize(
         ("body", "why"),
