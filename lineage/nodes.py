@@ -43,7 +43,9 @@ class JobRun:
         """True if a plan may restrict the run to some of its partitions and to certain versions.
         The run must replace, and be a task of this package's operators in Airflow: such a task
         reads the restriction that a plan leaves for it."""
-        is_task = self.idempotency_key is not None and self.owner.cleared is not None
+        owner = self.owner  # A stream's batch has a series of its own outside Airflow.
+        of_task = owner.task_id is not None and owner.cleared is not None
+        is_task = self.idempotency_key is not None and of_task
         return is_task and self.mode is Mode.REPLACE and not self.by_key
 
 

@@ -11,10 +11,15 @@ Spark records that a batch is done after the sink has returned. If an applicatio
 it runs the batch again when it is started again, with the same rows and the same number. So
 each batch is saved under an idempotency key made of the query's id, which lies in the checkpoint,
 and that number. A job that has committed under this key is finished if needed, and not repeated.
+
+The batch of a number may come with other rows: the checkpoint was put back, or another query goes
+by a copy of it. Then Spark has planned the batch anew. So each job records what Spark had noted of
+its batch, and a batch that was planned anew is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -50,6 +55,10 @@ _ENDING = {"availableNow", "once"}
 #: off: a pattern could match the metadata of another query, whose batches would then count as this
 #: one's.
 _GLOBS = "__globPaths__"
+#: Spark's own option by which a file is one row.
+_WHOLE_FILE = "wholetext"
+#: Beginning of the word in the series of a batch's job that has the digest of the batch's plan.
+_PLAN = "stream-plan-"
 
 
 def stream(
@@ -129,17 +138,19 @@ def stream(
         layout=layout,
         options=options,
     )
-    _check_options(writer_options(options, handoff, target.named_options), rules, root.url)
+    read = writer_options(options, handoff, target.named_options)
+    _check_options(read, rules, root.url)
     _check_task(target, handoff.about(root), {*(trigger or ())}, output_mode)
     batches = MicroBatches(
         root.url,
         checkpoint,
         target.partition_by,
         target.mode,
-        options,
+        {name: it for name, it in options.items() if plain(name) != "series"},
         rules,
         None if layout is None else target.layout.value,
         handoff.encode(),
+        read.series,
     )
     writer = frame.writeStream.foreachBatch(batches).outputMode(output_mode)
     writer = writer.option("checkpointLocation", checkpoint)
@@ -236,6 +247,7 @@ class MicroBatches:
     """Function that Spark calls with each batch, in the driver or a Connect server's worker.
 
     :param told: variables of the application's submitter, which a Connect server does not have.
+    :param series: of the task that submitted the application (:attr:`.Owner.series`).
     """
 
     table: str
@@ -246,6 +258,7 @@ class MicroBatches:
     rules: MergeRules | None = None
     layout: str | None = None
     told: dict[str, str] = field(default_factory=dict)
+    series: str | None = None
     _query: str | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
@@ -253,8 +266,10 @@ class MicroBatches:
             self._query = query_id(batch, self.checkpoint)
             if not hasattr(batch, "_jdf"):
                 _take_over(self.told)
-        key = self._key(number)
+        key, plan = self._key(number), plan_of(batch, self.checkpoint, number)
         given = {**self.options, "idempotencyKey": key, "onRepeat": "skip"}
+        if series := _with_plan(self.series, plan):
+            given["series"] = series
         try:
             done = self._write(batch, given)
         except SupersededRunError as error:
@@ -265,6 +280,7 @@ class MicroBatches:
             return
         if done is not None and done.repeated:
             self._refuse_rewound(number)
+            self._refuse_planned_anew(number, plan, done.job)
         logger.info("%s holds batch %d of the query %s", self.table, number, self._query)
 
     def _key(self, number: int) -> str:
@@ -284,11 +300,35 @@ class MicroBatches:
             return
         job = table.job_of_key(key)
         later = f"batch {number + 1}" if job is None else f"batch {number + 1} (job {job})"
-        raise InvalidInputError(
+        raise self._not_the_same(
             f"Spark runs batch {number} of the query {self._query}, and the table holds that batch "
-            f"and {later}: the checkpoint {self.checkpoint} was put back, "
-            "or files of it are gone. Whether the rows of this batch are in the table is not "
-            "known; they were not written.",
+            f"and {later}: the checkpoint {self.checkpoint} was put back, or files of it are gone."
+        )
+
+    def _refuse_planned_anew(self, number: int, plan: str | None, job: str) -> None:
+        """Refuse to skip a committed batch if Spark has planned a batch of its number since.
+
+        That batch may have other rows than the committed one.
+
+        :param plan: of the batch that runs now; ``None``: not known.
+        :param job: the job that committed the batch. One of an earlier version of this package did
+            not record the plan.
+        :raises InvalidInputError: the two plans are known, and differ.
+        """
+        owner = None if plan is None else find_at_root(self.table).table.owner_of(job)
+        words = [] if owner is None or owner.series is None else owner.series.split(" ")
+        if plan in words or not any(word.startswith(_PLAN) for word in words):
+            return
+        raise self._not_the_same(
+            f"Spark runs batch {number} of the query {self._query} with other offsets than those "
+            f"with which the table holds it (job {job}): the checkpoint {self.checkpoint} was put "
+            "back, files of it are gone, or another query goes by a copy of it."
+        )
+
+    def _not_the_same(self, what: str) -> InvalidInputError:
+        return InvalidInputError(
+            f"{what} Whether the rows of this batch are in the table is not known; they were not "
+            "written.",
             table=self.table,
             remedy="Give the stream a new checkpoint, and let its source begin where the table "
             "ends: its rows count as new ones. Or put the former checkpoint back.",
@@ -323,3 +363,31 @@ def query_id(batch: DataFrame, checkpoint: str) -> str:
     reader = batch.sparkSession.read.option(_GLOBS, "false")
     rows = reader.text(f"{checkpoint.rstrip('/')}/metadata").collect()
     return json.loads(rows[0][0])["id"]
+
+
+def plan_of(batch: DataFrame, checkpoint: str, number: int) -> str | None:
+    """Return a digest of what Spark has noted of a batch: its offsets, and when it was planned.
+
+    Spark writes this before it runs the batch, and reads it to run the batch again. ``None``: it
+    cannot be read.
+    """
+    file = f"{checkpoint.rstrip('/')}/offsets/{number}"
+    reader = batch.sparkSession.read.option(_GLOBS, "false").option(_WHOLE_FILE, "true")
+    try:
+        rows = reader.text(file).collect()
+    except Exception as error:
+        logger.warning(
+            "whether batch %d is the one that ran before is not known: %s cannot be read: %s",
+            *(number, file, error),
+        )
+        return None
+    text = "".join(row[0] for row in rows)
+    return f"{_PLAN}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _with_plan(series: str | None, plan: str | None) -> str | None:
+    """Add the plan of a batch to a series, whose first and last word keep their meaning."""
+    if not series or plan is None:
+        return series or plan
+    first, _, rest = series.partition(" ")
+    return f"{first} {plan} {rest or first}"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zero_rename.committer.format.job_spec import Mode
+from zero_rename.committer.format.job_spec import Mode, Owner
 from zero_rename.lineage import JobNode, JobRun, LineageGraph, Plan, plan
 from zero_rename.lineage.tables import Place
 
@@ -276,3 +276,12 @@ class TestMany:
         found = plan(self.jobs(between, range(self.COUNT)))
         assert len(found.refused) == self.COUNT
         assert [it.job for it in found.waiting] == [f"job-{self.COUNT}"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "goes"),
+    [(Owner(task_id="load", series="2026-01-01 2"), True), (Owner(series="stream-plan-0"), False)],
+)
+def test_batch_of_a_stream_outside_airflow_goes_by_no_plan(owner: Owner, goes: bool) -> None:
+    """Its series says by which plan of Spark's it ran, not when a task was cleared."""
+    assert JobRun(owner, "run", mode=Mode.REPLACE).goes_by_plans is goes

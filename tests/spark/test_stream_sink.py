@@ -14,7 +14,7 @@ import pytest
 
 from support.spark import environment, run_program
 from support.spark_tables import data_keys, numbers, open_records
-from zero_rename.committer import Committed, InvalidInputError, Table
+from zero_rename.committer import Committed, InvalidInputError, Owner, Table
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import Mode, TableLayout
 from zero_rename.committer.format.layout import TableRoot
@@ -281,20 +281,30 @@ def test_checkpoint_whose_name_fits_that_of_another_query_is_its_own(
 def test_batches_on_a_connect_server_have_what_the_clients_task_says(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not what the server's own environment says, which save() does not go by, either."""
+    """And not what the server's own environment says, which save() does not go by, either. The
+    owner's series has the batch's plan, and still says when the task was cleared."""
     server = {"ZERO_RENAME_ON_CONFLICT": "last_wins", "ZERO_RENAME_HANDOFF": "of another one"}
     monkeypatch.setattr(os, "environ", {**os.environ, **server})
     seen = []
 
-    def saved(*_: Any, **__: Any) -> None:
-        seen.append(Handoff.decode(os.environ))
+    def saved(*_: Any, options: dict[str, str], **__: Any) -> None:
+        owner = Owner(series=options["series"])
+        seen.append((Handoff.decode(os.environ), owner.run_began, owner.cleared))
 
     monkeypatch.setattr(stream_sink, "query_id", lambda *_: "q")
+    monkeypatch.setattr(stream_sink, "plan_of", lambda *_: "stream-plan-0")
     monkeypatch.setattr(stream_sink, "save", saved)
     told = Handoff(table=TableRoot.parse(url), layout=TableLayout.DELTA)
-    batches = stream_sink.MicroBatches(url, "checkpoint", (), Mode.APPEND, told=told.encode())
-    pickle.loads(pickle.dumps(batches))(object(), 0)
-    assert seen == [told]
+    for series in ("2026-01-01 1 2", "x", None):
+        batches = stream_sink.MicroBatches(
+            url, "checkpoint", (), Mode.APPEND, told=told.encode(), series=series
+        )
+        pickle.loads(pickle.dumps(batches))(object(), 0)
+    assert seen == [
+        (told, "2026-01-01", "2"),
+        (told, "x", "x"),
+        (told, "stream-plan-0", "stream-plan-0"),
+    ]
 
 
 @pytest.mark.parametrize("layout", ["directory", "delta"])
@@ -308,6 +318,34 @@ def test_batch_of_a_checkpoint_that_was_put_back_is_refused(
     put(source, 4)  # All that the source's own log does not have is the first batch now.
     with pytest.raises(Exception, match=r"runs batch 0 .* holds that batch and batch 1 \(job zr1-"):
         run(spark, source, url, checkpoint, layout=layout)
+
+
+@pytest.mark.parametrize(
+    ("layout", "given"),
+    [("directory", {}), ("delta", {}), ("delta", {"mode": "merge", "merge_on": ["n"]})],
+)
+def test_last_batch_that_was_planned_anew_is_refused(
+    spark: Any, tmp_path: Path, url: str, checkpoint: str, layout: str, given: dict[str, Any]
+) -> None:
+    """The checkpoint was put back by one batch, so no later one shows it."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+
+    def run_all() -> None:
+        rows = spark.readStream.schema(SCHEMA).json(str(folder))
+        stream(
+            rows, url, checkpoint=checkpoint, layout=layout, trigger=AVAILABLE, **given
+        ).awaitTermination()
+
+    for number in (1, 2):
+        put(folder, number)
+        run_all()
+    for place in ("offsets", "commits", "sources/0"):
+        for name in ("1", ".1.crc"):
+            Path(checkpoint, place, name).unlink()
+    put(folder, 3)
+    with pytest.raises(Exception, match=r"runs batch 1 .* with other offsets than .*job zr1-"):
+        run_all()
 
 
 def test_few_files_of_each_batch(spark: Any, source: Path, url: str, checkpoint: str) -> None:
