@@ -114,7 +114,8 @@ def committed(context: Context, decided: Decided, repeated: bool = False) -> Com
         partitions,
         decided.date,
         repeated=repeated,
-        rewritten=bool(changes) and all(it.merged and job not in it.merged for it in changes),
+        rewritten=bool(changes)
+        and all((it.merged and job not in it.merged) or it.settles_alone for it in changes),
         change_reads=decided.decision.change_reads,
         narrows=decided.decision.narrows,
         left_out=decided.decision.left_out,

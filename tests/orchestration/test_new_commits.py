@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.airflow import Tables
+from zero_rename.committer import Owner
 from zero_rename.orchestration.new_commits import (
     LONGEST,
     OVERLAP,
@@ -116,6 +117,16 @@ def test_aborted_jobs_and_compactions_are_none(tables: Tables) -> None:
     found, after = look(tables, cursor)
     assert found == []
     assert len(after.seen) > len(cursor.seen)
+
+
+def test_settlement_of_a_conflict_that_leaves_the_rows_is_none(tables: Tables) -> None:
+    """It was reported as a commit, and started DAGs once more."""
+    for dag in ("one", "another"):
+        tables.load(1, mode="replace", idempotency_key=dag, owner=Owner(dag, "run", "load"))
+    tables.table().conflicts()
+    cursor = present(tables.table(), None, NOW)
+    assert tables.table().resolve("newest_run", apply=True)[0].is_settled
+    assert look(tables, cursor)[0] == []
 
 
 def test_only_some_partitions(tables: Tables) -> None:

@@ -71,7 +71,8 @@ class Committed:
     :param partitions: each that it changed, an emptied one among them.
     :param decided_at: the time of the decision, by the store's clock, Unix seconds.
     :param repeated: nothing was written now: an earlier attempt of the run had committed ``job``.
-    :param rewritten: its rows were there before, and were only written again: a compaction.
+    :param rewritten: its rows were there before, and were only written again: a compaction. Or it
+        settled a conflict of runs, and changed no rows.
     :param change_reads: of a merge, an update or a deletion: how much of the table was read.
     :param retries: requests that got no usable answer and were sent again, counted by the processes
         that report them: the tasks, and the process that commits. If a process has several jobs at
