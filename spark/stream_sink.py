@@ -92,7 +92,7 @@ def stream(
         ``across_partitions`` are as in :func:`.changing.merging.merge`.
     :param layout: the table's layout, as in :func:`.save_frame.save`: ``delta`` for a Delta table.
     :param output_mode: the choice of rows for ``DataStreamWriter.outputMode``. Mode append is
-        refused with ``complete``.
+        refused with ``complete``, and with ``update`` for a frame with an aggregation.
     :param trigger: for ``DataStreamWriter.trigger``: ``{"processingTime": "1 minute"}``,
         ``{"availableNow": True}``; ``None`` begins a batch when the one before is done.
     :param name: the query's name.
@@ -121,6 +121,16 @@ def stream(
             remedy="Leave it out of options=.",
         )
     output_mode = output_mode.lower()
+    if output_mode == "update" and Mode.parse(mode) is Mode.APPEND and _aggregates(frame):
+        raise InvalidInputError(
+            "The frame has an aggregation. With output_mode='update' each batch has the groups "
+            "that it changed, and mode append would add them to their former values; nothing was "
+            "started.",
+            table=root.url,
+            remedy="Give mode='merge' with merge_on=, the columns of the groups; or "
+            "output_mode='append' with a watermark. To keep each value that a group has had, write "
+            "by save() in a foreachBatch of your own.",
+        )
     if output_mode == "complete" and Mode.parse(mode) is Mode.APPEND:
         raise InvalidInputError(
             "With output_mode='complete' each batch has all rows again, and mode append would add "
@@ -159,6 +169,26 @@ def stream(
     if name is not None:
         writer = writer.queryName(name)
     return writer.start()
+
+
+def _aggregates(frame: DataFrame) -> bool:
+    """Return whether a streaming frame has an aggregation, the rows of which change.
+
+    False on Spark Connect, whose client does not see the plan.
+    """
+    java: Any = getattr(frame, "_jdf", None)
+    if java is None:
+        return False
+
+    def has(plan: Any) -> bool:
+        # An aggregation of a frame that is joined is computed anew for each batch, and is none of
+        # the stream.
+        if plan.nodeName() == "Aggregate" and plan.isStreaming():
+            return True
+        below = plan.children()
+        return any(has(below.apply(index)) for index in range(below.size()))
+
+    return has(java.queryExecution().analyzed())
 
 
 def _rules(

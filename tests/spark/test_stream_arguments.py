@@ -46,6 +46,54 @@ def test_batches_that_have_all_rows_again_are_not_appended(output_mode: str) -> 
         started(output_mode="update")
 
 
+class Plan:
+    """A plan of Spark's, as its classic frames show it."""
+
+    def __init__(self, name: str, *below: Plan, streams: bool = True) -> None:
+        self._name, self._below, self._streams = name, below, streams
+
+    def queryExecution(self) -> Plan:
+        return self
+
+    analyzed = children = queryExecution
+
+    def nodeName(self) -> str:
+        return self._name
+
+    def isStreaming(self) -> bool:
+        return self._streams
+
+    def size(self) -> int:
+        return len(self._below)
+
+    def apply(self, index: int) -> Plan:
+        return self._below[index]
+
+
+@pytest.mark.parametrize(
+    ("plan", "refused"),
+    [
+        (Plan("Project", Plan("Aggregate", Plan("StreamingRelationV2"))), True),
+        (Plan("Deduplicate", Plan("StreamingRelationV2")), False),
+        (Plan("Join", Plan("Relation"), Plan("Aggregate", streams=False)), False),
+    ],
+)
+def test_changed_groups_of_an_aggregation_are_not_appended(
+    monkeypatch: pytest.MonkeyPatch, plan: Plan, refused: bool
+) -> None:
+    """Each batch would add the new values of its groups to their former ones."""
+    monkeypatch.setattr(Frame, "_jdf", plan, raising=False)
+    if refused:
+        with pytest.raises(InvalidInputError, match=r"has an aggregation\..*mode='merge'"):
+            started(output_mode="Update")
+    else:
+        with pytest.raises(Started):
+            started(output_mode="update")
+    for given in ({"mode": "merge", "merge_on": ["id"], "output_mode": "update"}, {}):
+        with pytest.raises(Started):
+            started(**given)
+
+
 def test_key_that_is_a_text_is_refused() -> None:
     """Each of its letters would be a column."""
     with pytest.raises(InvalidInputError, match=r"merge_on is the text 'id'.*merge_on=\['id'\]"):
