@@ -43,7 +43,7 @@ class Submitter:
     """An operator, and what its stand-in has been asked to run.
 
     :param make: a task of it, from its arguments.
-    :param submitted: what each application was told, and each one's settings.
+    :param submitted: what each application since the last call was told, and each one's settings.
     """
 
     make: Callable[..., Any]
@@ -56,8 +56,13 @@ def by_spark_submit(spark: FakeSpark, make: Callable[..., Any]) -> Submitter:
         lines = (line for text in texts for line in text.splitlines() if "=" in line)
         return dict(line.partition("=")[::2] for line in lines)
 
+    def submitted() -> list[tuple[Mapping[str, str], Mapping[str, str]]]:
+        found = [(it["env"], settings(it)) for it in spark.calls()]
+        spark.record.unlink(missing_ok=True)
+        return found
+
     spark.runs(IDLE)
-    return Submitter(make, lambda: [(it["env"], settings(it)) for it in spark.calls()])
+    return Submitter(make, submitted)
 
 
 def walk(tables: Tables, submitter: Submitter, connect: Connect, committer: str) -> list[str]:
@@ -69,7 +74,6 @@ def walk(tables: Tables, submitter: Submitter, connect: Connect, committer: str)
         given = {"partition": "day=1", "table": tables.url(name), **case.said}
         given |= {"partition": given["partition"] or None, "committer": committer}
         error = refusal("airflow", case, committer)
-        before = len(submitter.submitted())
         said = ""
         try:
             task = submitter.make(**given, zero_rename_conn_id="walked")
@@ -78,7 +82,7 @@ def walk(tables: Tables, submitter: Submitter, connect: Connect, committer: str)
             said = str(refused)
         except (AirflowException, ZeroRenameError):
             pass  # Of an application that writes nothing.
-        after = submitter.submitted()[before:]
+        after = submitter.submitted()
         if error is not None:
             if after or str(error.message) not in said:
                 wrong.append(f"{case} is to be refused: {said or 'submitted'}")
@@ -148,7 +152,9 @@ def test_service_honours_or_refuses_each_policy(
         return service_loads.operator(service, **{**usual, **given})
 
     def submitted() -> list[tuple[Mapping[str, str], Mapping[str, str]]]:
-        return [(service.variables(it), service.settings(it)) for it in service.requests]
+        found = [(service.variables(it), service.settings(it)) for it in service.requests]
+        service.requests.clear()
+        return found
 
     if not takes:
         with pytest.raises(InvalidInputError, match=f"committer='{committer}'"):
