@@ -22,7 +22,7 @@ from support.airflow import Connect, Tables
 from support.fake_spark import WRITES, FakeSpark
 from support.spark_loads import operator, refused, run
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.memory_s3]
 
 #: What the cluster gives to the driver: the variables of the properties file.
 _IN_THE_CLUSTER = """

@@ -24,7 +24,7 @@ from zero_rename.orchestration.runs import heartbeat
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.tables import DeltaTable
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.memory_s3]
 ONCE = "flights/scheduled__2013-02-02/load"
 #: As :data:`WRITES`, into a Delta table where the operator says so, as ``save()`` does.
 WRITES_DELTA = WRITES.replace(
@@ -187,6 +187,7 @@ def test_load_waits_for_another_run_of_its_partition(
 KILLED = WRITES_DELTA.replace("    job.write(", "    os._exit(137)\n    job.write(")
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_job_of_a_killed_driver_is_closed_as_its_task_fails(
     tables: Tables, delta: DeltaTable, spark: FakeSpark
 ) -> None:

@@ -21,7 +21,7 @@ from zero_rename.committer.format.settling import SettledRuns, Settling
 from zero_rename.operators.conflicts import FindConflictsOperator
 from zero_rename.provider.task_context import run_rank
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.memory_s3]
 NEWEST: dict[str, Any] = {"mode": "overwrite", "on_conflict": "newest_run", "partition": "day=1"}
 SKIP: dict[str, Any] = {**NEWEST, "on_superseded": "skip"}
 EARLIER, LATER = (datetime(2013, month, 1, tzinfo=UTC) for month in (1, 3))

@@ -40,7 +40,7 @@ from zero_rename.orchestration.submit.submission import Submission
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.provider.spark_hook import MaskingSparkSubmitHook
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.memory_s3]
 ONCE = "flights/scheduled__2013-02-02/load"
 
 
@@ -252,9 +252,8 @@ class TestTries:
             task._hook = task._get_hook()
             cannot = None if ends else FileNotFoundError("yarn")
             monkeypatch.setattr(task._hook, "on_kill", Mock(side_effect=cannot))
-            # Silent for long: moto is for one writer at a time.
             another = Owner(**{**mine, "task_id": "other"})
-            other = tables.undecided(2, owner=another, max_duration=-1.0)
+            other = tables.undecided(2, owner=another)
             owner = Owner(**mine, map_index=-1, try_number=1)
             left.extend((tables.undecided(1, idempotency_key=ONCE, owner=owner), other))
             with suppress(FileNotFoundError):
@@ -374,6 +373,7 @@ class TestWhyItFailed:
         assert text in caplog.text
         assert tables.table().files()[0].job == other.job
 
+    @pytest.mark.usefixtures("s3_server")
     def test_what_a_retry_may_mend_is_retried(self, tables: Tables, spark: FakeSpark) -> None:
         silent = (
             "def f(*_): raise committer.StoreUnreachableError('no answer')\n"
@@ -415,6 +415,7 @@ class TestWhatAnAlertSays:
         assert f"[table {tables.url()}]" in said
         assert len(said) < 300
 
+    @pytest.mark.usefixtures("s3_server")
     def test_a_killed_driver(self, tables: Tables, spark: FakeSpark) -> None:
         spark.runs("import os\nprint('half way', flush=True)\nos._exit(137)\n")
         said = self.failed(tables)
@@ -443,6 +444,7 @@ class TestNothingCommitted:
         with pytest.raises(RefusedError, match=f"{first['job']}, stands"):
             run(operator(tables), try_number=2, max_tries=1)
 
+    @pytest.mark.usefixtures("s3_server")
     def test_what_a_failed_one_leaves_is_named(
         self, tables: Tables, spark: FakeSpark, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -762,6 +764,7 @@ class TestTheCall:
         operator().on_kill()
 
 
+@pytest.mark.usefixtures("s3_server")
 class TestCatalog:
     """The table is registered where people query, once the job is committed."""
 

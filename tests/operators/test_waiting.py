@@ -39,6 +39,8 @@ DAY: dict[str, Any] = {
 NEWEST: dict[str, Any] = {"on_conflict": "newest_run"}
 LATER = datetime(2013, 3, 1, tzinfo=UTC)
 
+pytestmark = pytest.mark.memory_s3
+
 
 @pytest.fixture
 def at_work(tables: Tables) -> Callable[..., Any]:
@@ -60,8 +62,7 @@ def ends(job: Any) -> None:
 
 
 def submits(spark: FakeSpark, task: Any) -> None:
-    """The task starts Spark, whose application writes nothing here: the store of these tests takes
-    no two writers at once."""
+    """The task starts Spark, whose application writes nothing."""
     spark.runs(IDLE)
     with pytest.raises(RefusedError, match="committed no job"):
         run(task)
@@ -242,7 +243,6 @@ class TestArgument:
 
 
 class TestDeferred:
-    @pytest.mark.usefixtures("s3_server")
     def test_task_that_can_be_deferred_holds_no_worker_and_keeps_its_time(
         self, tables: Tables, at_work: Any, spark: FakeSpark
     ) -> None:
