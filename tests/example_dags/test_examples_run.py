@@ -22,7 +22,10 @@ from support.s3a_jobs import MagicJob
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.tables import DeltaTable
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [
+    *(pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)),
+    pytest.mark.memory_s3,
+]
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
 NAMES = (
     *("flights_audited.py", "flights_backfill.py", "flights_conflicts.py", "flights_daily.py"),
@@ -72,7 +75,7 @@ def spark(
 ) -> FakeSpark:
     connect("spark_default", "spark", host="local[2]")
     connect("zero_rename_default", extra={"table_root": tables.url("").rstrip("/")})
-    made = installed(tmp_path, monkeypatch)
+    made = installed(tmp_path, monkeypatch, here=True)
     made.runs(APPLICATION)
     return made
 

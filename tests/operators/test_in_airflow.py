@@ -21,7 +21,7 @@ from zero_rename.orchestration.job_query import JobQuery
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)),
-    pytest.mark.usefixtures("spark"),
+    *(pytest.mark.usefixtures("spark"), pytest.mark.memory_s3),
 ]
 
 EXAMPLES = Path(__file__).parents[2] / "example_dags"

@@ -20,7 +20,7 @@ from zero_rename.tables import DeltaTable
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(600)),
-    pytest.mark.usefixtures("spark"),
+    *(pytest.mark.usefixtures("spark"), pytest.mark.memory_s3),
 ]
 
 #: As the data source does it. A merge's rows are written as they are: here it is about arguments.
