@@ -1,7 +1,8 @@
 """A ``spark-submit`` that runs the application in plain Python and records how it was called.
 
 It stands for Spark where a test is about what reaches the application: words of the command
-line, variables, files. ``tests/docs/test_tutorials.py`` has the real one. Where the store is in the test's own process, the application is too.
+line, variables, files. ``tests/docs/test_tutorials.py`` has the real one. Where the store is
+in the test's own process, the application is too.
 """
 
 from __future__ import annotations
