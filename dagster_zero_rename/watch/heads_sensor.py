@@ -9,7 +9,7 @@ from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from dagster._core.definitions.partitions.utils.multi import get_tags_from_multi_partition_key
 
 from zero_rename.committer.commit.state.job_state import Committed
-from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
+from zero_rename.committer.errors import InvalidInputError, TableNotFoundError, first_few
 from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot
 from zero_rename.committer.format.records.head import HeadState, partition_of_slot_key
 from zero_rename.committer.format.records.inputs import content_of
@@ -178,10 +178,19 @@ def _tick_by_log(
     due = [name for name in waiting if name in with_keys]
     if not is_new and not due:
         return dg.SkipReason(f"Nothing has changed {table.root.url}.")
-    known = {*with_keys, *table.state().by_partition()}
-    state, changes = table.last_changes(known, Since(seen))
-    late = table.last_changes(due, Since())[1].of if due else {}
+    held = table.state().by_partition().keys()
+    state, changes = table.last_changes({*with_keys, *held}, Since(seen))
+    # The first tick has read the newest entries alone.
+    older = {*due}.union(held - changes.of.keys() if seen is None else ())
+    late = table.last_changes(older, Since(version=-1))[1].of if older else {}
     found = {**late, **changes.of}
+    cleaned = sorted(older - found.keys())
+    if cleaned:
+        context.log.warning(
+            "%s: the entries that changed %s were cleaned from the log, so it is not known which "
+            "jobs they were, and they are not reported.",
+            *(table.root.url, first_few(cleaned)),
+        )
     moved = _next_changes(found)
     to_come = _to_come(reference, table, [*moved], with_keys, context.instance)
     keys, added = _keys(reference, [it for it in moved if it not in to_come], with_keys)
@@ -207,7 +216,7 @@ def _tick_by_log(
             for (key, _), (name, it) in new.items()
         ],
         dynamic_partitions_requests=added,
-        cursor=_encoded(told, {*waiting} - {*moved} | {*to_come}),
+        cursor=_encoded(told, {*waiting} - {*moved, *cleaned} | {*to_come}),
     )
 
 

@@ -475,6 +475,33 @@ class TestWatch:
         assert [*self.told(first)] == [DAY, NEXT]
         assert [*self.told(self.tick(flights, first.cursor))] == [LAST]
 
+    @pytest.mark.parametrize("since", [None, "0"])
+    def test_sensor_tells_what_changed_before_the_newest_entries(
+        self, flights: Flights, monkeypatch: pytest.MonkeyPatch, since: str | None
+    ) -> None:
+        """At its first tick; and once the time window of a partition is over."""
+        monkeypatch.setattr("zero_rename.tables.last_changes._MOST", 1)
+        for number in (1, 2):
+            commit(flights.table, number)
+        cursor = None if since is None else json.dumps([1, [f"day={DAY}"]])
+        found = self.tick(flights, cursor)
+        assert self.told(found) == {DAY: (0, 1)} | ({NEXT: (1, 1)} if since is None else {})
+        assert self.tick(flights, found.cursor).skip_message
+
+    def test_partition_whose_entry_was_cleaned_waits_no_longer(
+        self, flights: Flights, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        commit(flights.table, 1)
+        layout = layout_of(flights.table.root)
+        flights.table.run(change_properties(layout, lambda known: {**known, "owner": "a"}))
+        flights.table.checkpoint_log()
+        first = f"{flights.table.root.prefix}/_delta_log/{0:020}.json"
+        flights.table.driver.perform(Delete(first))
+        found = self.tick(flights, json.dumps([1, [f"day={DAY}"]]))
+        assert (self.told(found), found.cursor) == ({}, "1")
+        assert f"day={DAY}" in capsys.readouterr().err
+        assert "Nothing has changed" in self.tick(flights, found.cursor).skip_message
+
     def test_table_made_anew_is_told_from_its_first_entry(self, flights: Flights) -> None:
         commit(flights.table, 1)
         assert self.told(self.tick(flights, "17")) == {DAY: (0, 1)}
