@@ -29,7 +29,7 @@ FAST = "s3://cache/fast"
 _OFTEN = 3
 _A_WEEK = 7 * 24 * 3600.0
 #: Functions that take an id for a fence.
-_FENCERS = ("withdraw_delta_job", "abort_waiting", "repair")
+_FENCERS = ("withdraw_delta_job", "abort_waiting", "repair", "close_former_attempts")
 
 
 class DeltaProcess(Process):
