@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import DamagedError, TableNotFoundError
-from ..committer.format.layout import TableRoot, jobs_begun, jobs_on_record
+from ..committer.format.layout import TableRoot, jobs_between, jobs_on_record
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, ListedObject, Step
 from .runs.reports import commit_report
@@ -24,6 +24,11 @@ _log = logging.getLogger(__name__)
 LIMIT = 200
 #: Seconds for which a job may be open before it commits, and still be found.
 LONGEST = 7 * 86_400.0
+#: By how many prefixes a poll lists decisions, at most.
+_PREFIXES = 4
+#: Seconds without a commit after which a cursor moves on all the same, so that polls of a quiet
+#: table go on to list the decisions of a few days only.
+_QUIET = 86_400.0
 #: Seconds by which a store may list an object late, or date it early.
 OVERLAP = 300.0
 
@@ -79,6 +84,14 @@ class ListingCursor:
         recent = {_digest(item) for item in listed if item.last_modified >= at - OVERLAP}
         return ListingCursor(at, seen & recent)
 
+    def after_quiet(self, listed: Sequence[ListedObject], date: float) -> ListingCursor:
+        """Return the cursor after a poll that has left nothing unread.
+
+        :param date: when the listing was made, by the store's clock.
+        """
+        is_due = date - self.at >= _QUIET
+        return ListingCursor(date, self.seen).after((), listed) if is_due else self
+
 
 @dataclass(frozen=True)
 class LogCursor:
@@ -120,9 +133,10 @@ def present(table: Table, since: float | None, now: float) -> ListingCursor:
     :param since: in Unix seconds; if given, commits from this time on are reported all the same.
     :param now: in Unix seconds.
     """
-    listed, left = table.run(_decisions(table.root, now))
-    old = [it for it in listed if it not in left and (since is None or it.last_modified < since)]
-    return ListingCursor().after(old, listed, left)
+    found = table.run(_decisions(table.root, now if since is None else min(since, now), now))
+    begin = found.date if since is None else since
+    old = [it for it in found.closed if since is None or it.last_modified < since]
+    return ListingCursor(begin).after(old, found.listed, found.open)
 
 
 def new_commits(
@@ -130,16 +144,20 @@ def new_commits(
 ) -> NewCommits:
     """Return the commits after a cursor; only those that readers by listing can see.
 
-    This takes three listings, and two requests for each commit. Compactions, which bring no rows,
-    and jobs that were open for longer than :data:`LONGEST` are not reported. A commit whose records
-    are damaged is logged, and read again by each poll until they are restored.
+    This takes three listings, up to five after a pause of weeks, and two requests for each commit.
+    Compactions, which bring no rows, and jobs that were open for longer than :data:`LONGEST` are
+    not reported. A commit whose records are damaged is logged, and read again by each poll until
+    they are restored.
 
     :param now: in Unix seconds.
     :param wanted: return whether a partition is of interest; a commit that changed no such
         partition is not reported.
     """
-    listed, left = table.run(_decisions(table.root, now))
-    unread = [item for item in cursor.unread(listed) if item not in left][:LIMIT]
+    since = min(cursor.at, now) if cursor.at else now
+    decisions = table.run(_decisions(table.root, since, now))
+    listed, left = decisions.listed, decisions.open
+    new = [item for item in cursor.unread(listed) if item not in left]
+    unread = new[:LIMIT]
     reports: list[dict[str, Any]] = []
     damaged: list[ListedObject] = []
     for item in unread:
@@ -153,7 +171,10 @@ def new_commits(
         if report is not None:
             reports.append(report)
     read = [item for item in unread if item not in damaged]
-    return NewCommits(tuple(reports), cursor.after(read, listed, [*left, *damaged]))
+    after = cursor.after(read, listed, [*left, *damaged])
+    if not left and len(read) == len(new):
+        after = after.after_quiet(listed, decisions.date)
+    return NewCommits(tuple(reports), after)
 
 
 def _report(
@@ -210,15 +231,31 @@ def _told(owner: Owner | None) -> dict[str, Any]:
     return {name: value for name, value in asdict(owner).items() if value} if owner else {}
 
 
-def _decisions(root: TableRoot, now: float) -> Step[tuple[list[ListedObject], list[ListedObject]]]:
-    """List the decisions of jobs that began in the last :data:`LONGEST` seconds.
+@dataclass(frozen=True)
+class _Decisions:
+    """Decisions of a table's jobs, as they were listed.
+
+    :param open: those of jobs that are still open: they may not be applied to their end yet.
+    :param date: when they were listed, by the store's clock.
+    """
+
+    listed: Sequence[ListedObject]
+    open: Sequence[ListedObject]
+    date: float
+
+    @property
+    def closed(self) -> list[ListedObject]:
+        return [item for item in self.listed if item not in self.open]
+
+
+def _decisions(root: TableRoot, since: float, now: float) -> Step[_Decisions]:
+    """List the decisions that were made since a time, and some from before.
 
     A job is open before it decides, so the open jobs are listed after the decisions.
 
-    :return: all of these decisions, and those of jobs that are still open: they may not be
-        applied to their end yet.
+    :param since: jobs that began up to :data:`LONGEST` seconds before it are listed.
     """
-    prefixes = jobs_begun(now - LONGEST, now + 86_400.0)
+    prefixes = jobs_between(since - LONGEST, now + 86_400.0, _PREFIXES)
     listings = yield from All(
         tuple(list_objects(f"{root.decisions_prefix}{prefix}") for prefix in prefixes)
     )
@@ -233,7 +270,7 @@ def _decisions(root: TableRoot, now: float) -> Step[tuple[list[ListedObject], li
     }
     still_open = set(jobs_on_record(root.open_prefix, opened.keys))
     left = [item for job, item in decisions.items() if job in still_open]
-    return list(decisions.values()), left
+    return _Decisions(list(decisions.values()), left, listings[0].since)
 
 
 def _digest(item: ListedObject) -> str:

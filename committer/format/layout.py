@@ -100,22 +100,11 @@ def jobs_on_record(prefix: str, keys: Iterable[str]) -> list[str]:
     return [name for name in names if is_job_id(name)]
 
 
-def jobs_begun(first: float, last: float) -> list[str]:
-    """Return prefixes of the ids of jobs that began between two times, or a few days around.
-
-    In an id, the ten characters after ``zr1-`` are the milliseconds.
-
-    :param first: Unix seconds, by the clocks of the jobs' drivers.
-    """
-    # Six characters less: 2**30 ms, twelve days.
-    begin, end = (int(at * 1000) >> 30 for at in (first, last))
-    return [f"zr1-{_crockford(period, 4)}" for period in range(begin, end + 1)]
-
-
 def jobs_between(first: float, last: float, most: int) -> list[str]:
     """Return at most ``most`` prefixes of the ids of jobs that began between two times.
 
-    They cover a little more than that period, as little as so few prefixes can.
+    They cover a little more than that period, as little as so few prefixes can. In an id, the ten
+    characters after ``zr1-`` are the milliseconds.
 
     :param first: Unix seconds, by the clocks of the jobs' drivers.
     """

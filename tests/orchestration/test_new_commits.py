@@ -138,13 +138,33 @@ def test_only_some_partitions(tables: Tables) -> None:
     assert [it["partition"] for it in found[0]["partitions"]] == ["day=2"]
 
 
-def test_a_job_that_began_just_before_ids_change_their_beginning(tables: Tables) -> None:
+@pytest.mark.parametrize("later", [-80_000, LONGEST, 40 * 86_400, 400 * 86_400])
+def test_commit_is_found_however_long_no_poll_was_made(tables: Tables, later: float) -> None:
     """Ids sort by when jobs began, so that old ones need not be listed."""
     cursor = present(tables.table(), None, NOW)
     job = tables.load(1).job
-    assert jobs(look(tables, cursor, now=NOW + LONGEST)[0]) == [job]
-    assert jobs(look(tables, cursor, now=NOW - 80_000)[0]) == [job]
-    assert look(tables, cursor, now=NOW + 40 * 86_400)[0] == []
+    found, after = look(tables, cursor, now=NOW + later)
+    assert jobs(found) == [job]
+    assert look(tables, after, now=NOW + later)[0] == []
+
+
+def test_since_a_time_long_ago(tables: Tables) -> None:
+    job = tables.load(1).job
+    now = NOW + 40 * 86_400
+    assert jobs(look(tables, present(tables.table(), NOW - 60, now), now=now)[0]) == [job]
+
+
+def test_cursor_of_a_quiet_table_moves_on(tables: Tables) -> None:
+    """So that its polls list few decisions."""
+    tables.load(1)
+    old = ListingCursor(NOW - 100 * 86_400)
+    _, cursor = look(tables, old, lambda _: False)
+    assert cursor.at > NOW - 60
+    undecided = tables.decided(2)
+    _, left = look(tables, old, lambda _: False)
+    assert left.at <= NOW + 60
+    tables.table().recover()
+    assert jobs(look(tables, left)[0]) == [undecided]
 
 
 def test_a_decision_that_is_written_anew_is_no_commit(tables: Tables) -> None:
