@@ -20,7 +20,7 @@ from ..committer.errors import (
     first_few,
 )
 from ..committer.format.job_spec import NOBODY, Owner
-from ..committer.format.layout import job_in_key
+from ..committer.format.layout import UNPARTITIONED, job_in_key
 from ..committer.format.records.run_conflict import (
     ConflictingRun,
     RunConflict,
@@ -38,6 +38,7 @@ from ..s3a.runs.kept_rows import find_visible, note_settled
 from ..s3a.runs.later_loads import refuse_later_loads
 from ..s3a.runs.ledger import runs_prefix
 from ..s3a.runs.run_conflicts import S3A, conflicts_key, find_s3a_conflicts
+from ..tables import Since
 from ..tables.table_at import delta_at
 from .destinations import NOTHING, Destination, destination_at, destinations_in
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 #: The most conflicts that a report names; a table's record has all.
 MOST_CONFLICTS = 200
+#: The version of the entry by which a directory is adopted as a Delta table: the first.
+_ADOPTION = 0
 
 
 @dataclass(frozen=True)
@@ -443,6 +446,8 @@ def _refuse_others_rows(
     :raises InvalidInputError: there are such rows, or there was such a load.
     :raises OtherJobError: a run with the other committer is at work there.
     """
+    if place.is_delta and place.is_s3a and committer:
+        _refuse_rows_since_adoption(table, conflict)
     if not (place.is_table and place.is_s3a):
         return
     listed = table.run(list_data(table.root, conflict.partition))
@@ -465,6 +470,35 @@ def _refuse_others_rows(
         table.refuse_open_jobs(conflict.partition)
     else:
         table.run(refuse_later_loads(table.root, conflict))
+
+
+def _refuse_rows_since_adoption(table: Table, conflict: RunConflict) -> None:
+    """Refuse to settle a conflict of Hadoop's committers in a directory that is a Delta table
+    since, if the partition has changed in that table, or a job is at work on it there.
+
+    :raises InvalidInputError: an entry of the log has changed the partition's rows.
+    :raises OtherJobError: a job is at work on the partition, or may be.
+    """
+    delta = delta_at(table)
+    named = [] if conflict.partition == UNPARTITIONED else [conflict.partition]
+    for rival in delta.rival_jobs(named, appends=False):
+        raise OtherJobError(
+            f"{rival.job} is at work, and may write {conflict.name}. Nothing was changed.",
+            job=rival.job,
+            remedy="Settle the conflict when that job has ended.",
+        )
+    names = delta.stored_names(named) if named else None
+    state, changes = delta.last_changes(names, Since(version=_ADOPTION))
+    own = (it.job for it in state.files if it.job)  # Of a table that no adoption has made.
+    by = next((f"version {it.version} of its log" for it in changes.of.values()), next(own, None))
+    if by is not None:
+        raise InvalidInputError(
+            f"The directory has become a Delta table, where {by} has written {conflict.name} since "
+            "the runs in conflict loaded it. Nothing was changed.",
+            table=table.root.url,
+            remedy="Load the partition again by the task that is to own it, with "
+            "on_conflict='last_wins'.",
+        )
 
 
 def note_rerun(

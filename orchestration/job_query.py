@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..committer.commit.state.job_state import JobState
-from ..committer.errors import InvalidInputError, RecordDamagedError, first_few
+from ..committer.errors import InvalidInputError, RecordDamagedError, StoreRefusedError, first_few
 from ..committer.format.layout import TableRoot, is_job_id
 from .runs.outcomes import jobs_of_run
 from .runs.partitions import check_partition
@@ -275,8 +275,31 @@ class JobQuery:
             version = table.version_of_key(key)
             if version is not None:
                 return _cleaned(key, version)
+        if (by_hadoop := self._before_the_log(table)) is not None:
+            return by_hadoop
         said = f"Nothing committed yet of {self.subject}."
         return QueryResult(WAITING, said, absent=True, quiet=True)
+
+    def _before_the_log(self, table: DeltaTable) -> QueryResult | None:
+        """Return what one of Hadoop's committers had loaded before the directory was adopted as a
+        Delta table; ``None``: their records know nothing of the job."""
+        from ..tables.table_at import directories_at
+        from .s3a.load import RunLook, look_at_run, report_of_job
+
+        directory = directories_at(table)
+        try:
+            if self.idempotency_key is not None:
+                look = look_at_run(directory, self.idempotency_key)
+            elif self.job is not None and _is_uuid(self.job):
+                look = RunLook(report_of_job(directory, self.job, self.partition), "", False)
+            else:
+                return None
+        except StoreRefusedError as error:
+            # These records lie beside the table: a reader of the table may lack the right.
+            if not error.lacks_right:
+                raise
+            return None
+        return None if look.report is None else self._of_s3a(directory, look)
 
     def _find_job(self, table: Table) -> str | None:
         if self.job is not None:

@@ -18,6 +18,22 @@ def delta_at(table: Table) -> DeltaTable:
     return DeltaTable(table.root.url, driver=table.driver)
 
 
+def directories_at(table: Table | DeltaTable) -> Table:
+    """Open the root of a Delta table as a directory. Hadoop's committers may have loaded it before
+    it was adopted; their records lie beside it.
+
+    :param table: a table of directories is returned as it is.
+    """
+    if not isinstance(table, DeltaTable):
+        return table
+    # Imported on use: processes that only parse DAG files need not load it.
+    from ..committer import Table
+
+    found = Table(table.root.url)
+    found.driver = table.driver
+    return found
+
+
 def opened_as_it_is(table: Table) -> Table | DeltaTable:
     """Open the table at a root by its kind, a Delta table or a table of directories: three
     requests."""

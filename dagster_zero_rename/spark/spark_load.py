@@ -59,6 +59,7 @@ from zero_rename.orchestration.runs.partitions import (
 )
 from zero_rename.orchestration.s3a.load import loaded_by_s3a
 from zero_rename.tables import DeltaTable
+from zero_rename.tables.table_at import directories_at
 
 from ..asset_write import CONTENT, SCHEMA_MODE, asset_paths, earlier_commit, tell
 from ..failures import BEFORE_WAIT, final_failure, final_failures
@@ -458,10 +459,9 @@ def _refuse_hadoops(step: AssetStep, table: AssetTable, policy: WritePolicy) -> 
 
     :raises RefusedError: it has.
     """
-    if isinstance(table, DeltaTable):
-        return  # Hadoop's committers write directories.
+    mode, here = policy.parsed_mode, directories_at(table)
     try:
-        report = loaded_by_s3a(table, step, policy.parsed_mode, "auto")
+        report = loaded_by_s3a(here, step, mode, "auto", has_log=isinstance(table, DeltaTable))
     except StoreRefusedError:
         return  # Without the right to read the ledger, no attempt was put on record there.
     if report is None:

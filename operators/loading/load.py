@@ -169,12 +169,17 @@ class TableLoad:
 
     @property
     def directories(self) -> Table:
-        """Table of a load by Hadoop's committers, which write no layout but directories."""
+        """Table as one of directories, the only layout that Hadoop's committers write.
+
+        A Delta table may have been one: an adopted directory is.
+        """
         # Imported on use: processes that only parse DAG files need not load it.
         from ...committer import Table
+        from ...tables import DeltaTable
+        from ...tables.table_at import directories_at
 
-        assert isinstance(self.table, Table)
-        return self.table
+        assert isinstance(self.table, Table | DeltaTable)
+        return directories_at(self.table)
 
 
 class LoadOperator(TaskArguments, BaseOperator):

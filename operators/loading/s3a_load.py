@@ -65,13 +65,13 @@ def loaded_before(load: TableLoad, on_repeat: str) -> dict[str, Any] | None:
     from ...orchestration.s3a.load import loaded_by_s3a
 
     said = load.handoff
-    if load.is_delta:
-        return None  # Hadoop's committers do not write Delta tables.
     try:
         with ended_for_good():
             names = () if load.committer == NATIVE else load.partitions
-            about = said.on_conflict
-            return loaded_by_s3a(load.directories, load.run, said.mode, on_repeat, about, names)
+            about, table = said.on_conflict, load.directories
+            return loaded_by_s3a(
+                table, load.run, said.mode, on_repeat, about, names, has_log=load.is_delta
+            )
     except StoreRefusedError:
         if load.committer != NATIVE:
             raise

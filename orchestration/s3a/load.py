@@ -86,6 +86,8 @@ def loaded_by_s3a(
     on_repeat: str,
     on_conflict: OnConflict | None = None,
     partitions: Collection[str] = (),
+    *,
+    has_log: bool = False,
 ) -> dict[str, Any] | None:
     """Finish or undo a run's earlier attempts with any of Hadoop's committers.
 
@@ -95,6 +97,8 @@ def loaded_by_s3a(
     :param on_repeat: the operator's argument.
     :param on_conflict: the operator's argument.
     :param partitions: that the new attempt names; empty for any.
+    :param has_log: the directory was adopted as a Delta table. Jobs without an end are rolled back
+        then: no reader would see the files that are completed now, as the log does not name them.
     :return: the report of an earlier attempt if nothing is to be loaded, else ``None``.
     :raises OutcomeUnknownError: an earlier attempt is at work, or its end cannot be found out now.
     :raises RefusedError: loading again would double rows, or leave rows of the run beside the new
@@ -108,7 +112,8 @@ def loaded_by_s3a(
         report = s3a_report(table, record, mine, [described(table, write) for write in mine])
         return _with_conflict(report, met_unseen(table, record, mine), on_conflict)
 
-    found = Tries(table, run.idempotency_key, report_of, insist=on_repeat == "append").settle()
+    insist = on_repeat == "append"
+    found = Tries(table, run.idempotency_key, report_of, insist, rolls_back=has_log).settle()
     if found is None:
         return None
     decided, report = run.on_repeat(on_repeat, found.owner), dict(found.report or {})

@@ -63,6 +63,7 @@ class Tries:
     :param report_of: makes the report of an attempt from its committed writes.
     :param insist: load again even if that may double rows: a user has asked for it.
     :param pause: sleeps so many seconds, between two polls of an attempt's heartbeat.
+    :param rolls_back: roll no job of them forward.
     """
 
     def __init__(
@@ -72,9 +73,11 @@ class Tries:
         report_of: Callable[[TryRecord, Sequence[WriteRecord]], dict[str, Any]],
         insist: bool = False,
         pause: Callable[[float], object] = time.sleep,
+        rolls_back: bool = False,
     ) -> None:
         self._table = table
         self._pause = pause
+        self._rolls_back = rolls_back
         self._idempotency_key = idempotency_key
         self._insist = insist
         self._report_of = report_of
@@ -189,7 +192,7 @@ class Tries:
             apply=True,
             # The files of a staging committer's job have its UUID in their names, so they can be
             # removed.
-            direction=Action.BACK if record.committer in STAGING else None,
+            direction=Action.BACK if self._rolls_back or record.committer in STAGING else None,
             dead=frozenset({record.uuid}),
             jobs=frozenset(w.uuid for w in writes),
             folders=tuple(sorted({w.partition for w in writes if w.partition})),

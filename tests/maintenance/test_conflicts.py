@@ -25,6 +25,7 @@ from zero_rename.maintenance.conflicts import (
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
 from zero_rename.tables import DeltaTable
+from zero_rename.tables.table_at import delta_at
 
 DAY = 24 * 3600.0
 DAYS = [f"day={number}" for number in range(365)]
@@ -350,3 +351,49 @@ class TestDeltaTables:
         assert (chosen.settlement.stands, chosen.settlement.error) == ("daily/2", "")
         (done,) = resolve_by_restore(here, "newest_run", [DAY1], apply=True)
         assert done.is_settled
+
+    @pytest.fixture
+    def adopted(self) -> Taken:
+        """Hadoop's runs conflict over the second day of a directory that is a Delta table since."""
+        found = Taken()
+        for number, rank in ((2, SECOND), (1, FIRST)):
+            found.magic(number, rank, DAY2)
+        found.look()
+        for there in found.world.listed(DAY2):
+            del found.world.store.objects[there]
+        self.load(found, "1")
+        return found
+
+    def load(self, taken: Taken, day: str) -> None:
+        rows = pa.table({"day": [day], "n": [1]})
+        delta = delta_at(taken.table)
+        with delta.job(rows.schema, mode="overwrite", partition_by=["day"]) as job:
+            job.write(rows)
+
+    KEEP: ClassVar[object] = {"keep": ["hourly/hour 1/load"]}
+
+    def test_conflict_of_hadoops_runs_is_settled_where_the_delta_table_left_the_partition(
+        self, adopted: Taken
+    ) -> None:
+        assert adopted.chosen("newest_run", DAY2) == {(DAY2, "s3a", "hourly/hour 2/load")}
+        (done,) = resolve_by_restore(adopted.table, self.KEEP, [DAY2], apply=True)
+        assert done.is_settled
+
+    def test_conflict_of_hadoops_runs_is_left_where_the_delta_table_has_written_the_partition(
+        self, adopted: Taken
+    ) -> None:
+        """The run that is to stand would remove rows of a run that is not in the conflict."""
+        self.load(adopted, "2")
+        (done,) = resolve_by_restore(adopted.table, self.KEEP, [DAY2], apply=True)
+        assert done.settlement is not None
+        for error in (done.settlement.error, *adopted.errors("newest_run", DAY2)):
+            assert "version 1 of its log has written day=2" in error
+
+    def test_conflict_of_hadoops_runs_is_left_while_a_job_of_the_delta_table_is_at_work(
+        self, adopted: Taken
+    ) -> None:
+        rows = pa.table({"day": ["2"], "n": [1]})
+        with delta_at(adopted.table).job(mode="overwrite") as job:
+            (error,) = adopted.errors("newest_run", DAY2)
+            job.write(rows)
+        assert f"{job.job} is at work, and may write day=2" in error
