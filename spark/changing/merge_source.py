@@ -217,13 +217,11 @@ class MergeSource:
         shown = [F.first(quoted(it)).alias(f"zero_rename_key{n}") for n, it in enumerate(named)]
         rows = "zero_rename_rows"
         doubled = source.where(~free).groupBy(*keys).agg(F.count("*").alias(rows), *shown)
-        doubled = doubled.where(F.col(rows) > 1).persist()
-        found = doubled.count()
-        example = doubled.limit(1).collect() if found else []
-        doubled.unpersist()
+        example = F.first(F.struct(*(f"zero_rename_key{n}" for n in range(len(named)))))
+        counted = doubled.where(F.col(rows) > 1).agg(F.count("*"), example)
+        found, values = counted.collect()[0]
         if not found:
             return source
-        values = [example[0][f"zero_rename_key{n}"] for n in range(len(named))]
         key = ", ".join(f"{name}={value!r}" for name, value in zip(named, values, strict=True))
         raise several_rows("frame", found, key, rules.latest_by, self.table.root.url)
 
