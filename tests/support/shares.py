@@ -17,16 +17,15 @@ TESTS = Path(__file__).resolve().parents[1]
 #: A process has one Spark at a time: with Hadoop's jars, or without.
 _SHARES = {
     "s3a/real/": "Hadoop's committers",
-    "spark/reading/": "one Spark session",
-    "spark/saving/test_save.py": "one Spark session",
-    "spark/saving/test_killed_driver.py": "one Spark session",
+    "spark/saving/test_older_spark.py": "the oldest Spark",
     "spark/test_": "one Spark session",
-    "torture/test_spark_processes.py": "one Spark session",
+    "spark/reading/": "another Spark session",
+    "spark/saving/": "another Spark session",
+    "torture/test_spark_processes.py": "another Spark session",
 }
 #: Files and folders that take long, mostly by waiting. What stands first begins first.
 _FIRST = (
     *_SHARES,
-    "spark/saving/test_older_spark.py",
     *("docs/test_tutorials.py", "torture", "walk", "simulation", "demo/test_airflow.py"),
     *("operators", "example_dags", "dagster_integration", "provider"),
     *("test_imports.py", "test_packaging.py", "demo"),
