@@ -4,7 +4,7 @@ sight, where nobody else has seen to that; and they do without pandas."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -85,19 +85,15 @@ def by_format(frame: Any, url: str, freeze: str) -> None:
     frame.write.format("zero_rename").mode("append").option("freezeWorkers", freeze).save(url)
 
 
-@pytest.mark.parametrize("write", [by_save, by_format])
-def test_a_worker_is_frozen_once(workers: Any, url: str, write: Any) -> None:
-    write(workers.range(0, 8, 1, 8), url, "true")
-    look(workers)  # That imports pandas.
-    write(workers.range(0, 8, 1, 8), url, "true")
-    before = {pid: seen for pid, seen in look(workers).items() if seen.frozen}
+def frozen_once(spark: Any, url: str, write: Callable[[Any, str, str], None]) -> None:
+    """A worker that has written is frozen; what it imports and makes later is not."""
+    before = {pid: seen for pid, seen in look(spark).items() if seen.frozen}
     assert before, "no worker was frozen"
-    write(workers.range(0, 8, 1, 8), url, "true")
-    again = {pid: seen for pid, seen in look(workers).items() if pid in before}
+    write(spark.range(0, 8, 1, 8), url, "true")
+    again = {pid: seen for pid, seen in look(spark).items() if pid in before}
     assert again, "no worker was used again: the test shows nothing"
     assert all(seen.marked for seen in again.values())
     assert all(seen.frozen <= before[pid].frozen for pid, seen in again.items())
-    assert Table(url).to_arrow().num_rows == 24
 
 
 @pytest.fixture
@@ -111,30 +107,33 @@ def columns() -> list[str]:
     ]
 
 
-def test_workers_write_without_pandas(workers: Any, url: str, columns: list[str]) -> None:
-    """Its import is 0.2 s and 36 MB, in each new worker of an application."""
-    save(workers.range(0, 80, 1, 8).selectExpr(*columns), url, partition_by=["p", "day"])
-    wrote = [seen for seen in look(workers).values() if seen.frozen]
-    assert wrote, "no worker was frozen"
-    assert not any(seen.pandas for seen in wrote)
-    assert Table(url).to_arrow().num_rows == 80
-
-
-def test_worker_that_has_imported_much_since_is_frozen_again(workers: Any, url: str) -> None:
-    tasks = workers.range(0, 8, 1, 8)
-    save(tasks, url)
+def test_workers_of_save_write_without_pandas_and_are_frozen_after_imports_alone(
+    workers: Any, url: str, columns: list[str]
+) -> None:
+    """The import of pandas is 0.2 s and 36 MB, in each new worker of an application."""
+    save(workers.range(0, 80, 1, 8).selectExpr(*columns), f"{url}-2", partition_by=["p", "day"])
     before = {pid: seen for pid, seen in look(workers).items() if seen.frozen}
+    assert before, "no worker was frozen"
     assert not any(seen.pandas for seen in before.values())
-    save(tasks, url)
+    by_save(workers.range(0, 8, 1, 8), url, "true")
     again = {pid: seen for pid, seen in look(workers).items() if pid in before}
     assert all(seen.pandas for seen in again.values()), "looking imports it"
     assert any(seen.frozen > before[pid].frozen + 10_000 for pid, seen in again.items())
+    frozen_once(workers, url, by_save)
+    assert Table(url).to_arrow().num_rows == 16
+    assert Table(f"{url}-2").to_arrow().num_rows == 80
 
 
-@pytest.mark.parametrize("write", [by_save, by_format])
-def test_none_is_where_the_option_says_so(workers: Any, url: str, write: Any) -> None:
-    write(workers.range(0, 8, 1, 8), url, "false")
-    assert {seen.frozen for seen in look(workers).values()} == {0}
+def test_workers_are_frozen_by_the_data_source_once_and_not_where_the_option_says_so(
+    workers: Any, url: str
+) -> None:
+    tasks = workers.range(0, 8, 1, 8)
+    for write in (by_save, by_format):
+        write(tasks, url, "false")
+        assert {seen.frozen for seen in look(workers).values()} == {0}
+    by_format(tasks, url, "true")
+    frozen_once(workers, url, by_format)
+    assert Table(url).to_arrow().num_rows == 32
 
 
 def test_one_that_another_has_frozen_is_left_alone(spark: Any, url: str) -> None:
