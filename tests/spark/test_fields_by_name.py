@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,16 +14,26 @@ from zero_rename.spark import load, merge, save, stream, update
 
 pytestmark = pytest.mark.spark
 
-PRICE = "struct<net:int,gross:int>"
-TURNED = "struct<gross:int,net:int>"
-#: The table's columns, and a frame's with the fields of each struct the other way round.
-COLUMNS = (
-    "k bigint, s {0}, items array<{0}>, by_name map<string,{0}>, by_price map<{0},int>, "
-    "deep struct<id:int,inner:struct<all:array<{0}>,one:{0}>>, p string"
+PRICE = pa.struct({"net": pa.int32(), "gross": pa.int32()})
+SCHEMA = pa.schema(
+    {
+        "k": pa.int64(),
+        "s": PRICE,
+        "items": pa.list_(PRICE),
+        "by_name": pa.map_(pa.string(), PRICE),
+        "by_price": pa.map_(PRICE, pa.int32()),
+        "deep": pa.struct(
+            {"id": pa.int32(), "inner": pa.struct({"all": pa.list_(PRICE), "one": PRICE})}
+        ),
+        "p": pa.string(),
+    }
 )
+#: The columns of a frame with the fields of each struct the other way round.
+TURNED = "struct<gross:int,net:int>"
 TURNED_COLUMNS = (
-    "k bigint, s {0}, items array<{0}>, by_name map<string,{0}>, by_price map<{0},int>, "
-    "deep struct<inner:struct<one:{0},all:array<{0}>>,id:int>, p string"
+    f"k bigint, s {TURNED}, items array<{TURNED}>, by_name map<string,{TURNED}>, "
+    f"by_price map<{TURNED},int>, "
+    f"deep struct<inner:struct<one:{TURNED},all:array<{TURNED}>>,id:int>, p string"
 )
 EXPECTED_NULLS = {"s": None, "items": None, "by_name": None, "by_price": None, "deep": None}
 
@@ -32,19 +43,21 @@ def url(s3_bucket: Any) -> str:
     return f"s3://{s3_bucket.name}/lake/table"
 
 
-def rows(spark: Any, *prices: tuple[int, int, int], turned: bool = True) -> Any:
-    """A frame with a row for each key, net and gross, which are the values of all its structs."""
-    price = TURNED if turned else PRICE
-    columns = (TURNED_COLUMNS if turned else COLUMNS).format(price)
-    spelling = "'gross', {gross}, 'net', {net}" if turned else "'net', {net}, 'gross', {gross}"
+def put(url: str, *prices: tuple[int, int, int], names: Sequence[str] = SCHEMA.names) -> None:
+    """Write a row for each key, net and gross, which are the values of all its structs."""
+    schema = pa.schema([SCHEMA.field(name) for name in names])
+    found = [{name: expected(*it)[name] for name in names} for it in prices]
+    with Table(url).job(schema, partition_by=["p"] if "p" in names else []) as job:
+        job.write(pa.Table.from_pylist(found, schema))
+
+
+def rows(spark: Any, *prices: tuple[int, int, int]) -> Any:
+    """A frame of such rows, with the fields of each struct the other way round."""
     selects = []
     for key, net, gross in prices:
-        one = f"named_struct({spelling.format(net=net, gross=gross)})"
+        one = f"named_struct('gross', {gross}, 'net', {net})"
         inner = f"named_struct('one', {one}, 'all', array({one}, null))"
         deep = f"named_struct('inner', {inner}, 'id', {net})"
-        if not turned:
-            inner = f"named_struct('all', array({one}, null), 'one', {one})"
-            deep = f"named_struct('id', {net}, 'inner', {inner})"
         selects.append(
             f"select {key} as k, {one} as s, array({one}, null) as items, "
             f"map('a', {one}, 'b', null) as by_name, map({one}, 1) as by_price, "
@@ -52,7 +65,7 @@ def rows(spark: Any, *prices: tuple[int, int, int], turned: bool = True) -> Any:
         )
     frame = spark.sql(" union all ".join(selects))
     return frame.select(
-        *(frame[name].cast(kind).alias(name) for name, kind in _types(spark, columns))
+        *(frame[name].cast(kind).alias(name) for name, kind in _types(spark, TURNED_COLUMNS))
     )
 
 
@@ -78,7 +91,7 @@ def held(url: str) -> list[dict[str, Any]]:
 
 
 def test_merge_of_reordered_fields_updates_and_inserts_by_name(spark: Any, url: str) -> None:
-    save(rows(spark, (1, 10, 12), (2, 30, 36), turned=False), url, partition_by=["p"])
+    put(url, (1, 10, 12), (2, 30, 36))
     done = merge(rows(spark, (2, 20, 24), (3, 40, 48)), url, on=["k"])
     assert (done.rows.updated, done.rows.inserted) == (1, 1)
     assert held(url) == [expected(1, 10, 12), expected(2, 20, 24), expected(3, 40, 48)]
@@ -86,13 +99,13 @@ def test_merge_of_reordered_fields_updates_and_inserts_by_name(spark: Any, url: 
 
 def test_merge_of_equal_reordered_structs_changes_nothing(spark: Any, url: str) -> None:
     columns = ("k", "s", "items", "deep")
-    save(rows(spark, (1, 10, 12), turned=False).select(*columns), url)
+    put(url, (1, 10, 12), names=columns)
     done = merge(rows(spark, (1, 10, 12)).select(*columns), url, on=["k"])
     assert (done.rows.unchanged, done.committed) == (1, None)
 
 
 def test_merge_of_null_reordered_structs_keeps_them_null(spark: Any, url: str) -> None:
-    save(rows(spark, (1, 10, 12), turned=False), url, partition_by=["p"])
+    put(url, (1, 10, 12))
     nulls = rows(spark, (1, 0, 0)).selectExpr(
         "k", *(f"if(k < 0, {name}, null) as {name}" for name in EXPECTED_NULLS), "p"
     )
@@ -101,7 +114,7 @@ def test_merge_of_null_reordered_structs_keeps_them_null(spark: Any, url: str) -
 
 
 def test_expressions_of_reordered_fields_are_matched_by_name(spark: Any, url: str) -> None:
-    save(rows(spark, (1, 10, 12), (2, 30, 36), turned=False), url, partition_by=["p"])
+    put(url, (1, 10, 12), (2, 30, 36))
     changes = rows(spark, (1, 20, 24)).withColumn("other", _other())
     sets = {"s": "source.other", "items": "array(source.other, null)", "deep": "source.deep"}
     merge(changes, url, on=["k"], when_matched=sets)
@@ -117,7 +130,7 @@ def _other() -> Any:
 
 
 def test_latest_by_a_reordered_struct_compares_by_name(spark: Any, url: str) -> None:
-    save(rows(spark, (1, 1, 9), turned=False), url, partition_by=["p"])
+    put(url, (1, 1, 9))
     done = merge(rows(spark, (1, 2, 1)), url, on=["k"], latest_by="s")
     assert done.rows.updated == 1
     assert held(url) == [expected(1, 2, 1)]
@@ -126,7 +139,7 @@ def test_latest_by_a_reordered_struct_compares_by_name(spark: Any, url: str) -> 
 def test_merge_that_widens_reordered_fields_keeps_every_value_under_its_name(
     spark: Any, url: str
 ) -> None:
-    save(rows(spark, (1, 10, 12), (2, 30, 36), turned=False), url, partition_by=["p"])
+    put(url, (1, 10, 12), (2, 30, 36))
     wider = rows(spark, (2, 20, 24))
     kinds = {f.name: f.dataType.simpleString() for f in wider.schema.fields}
     kinds = {name: kind.replace("int", "bigint") for name, kind in kinds.items()}
@@ -143,7 +156,7 @@ def test_merge_that_widens_reordered_fields_keeps_every_value_under_its_name(
 def test_save_that_widens_reordered_fields_keeps_every_value_under_its_name(
     spark: Any, url: str
 ) -> None:
-    save(rows(spark, (1, 10, 12), turned=False), url, partition_by=["p"])
+    put(url, (1, 10, 12))
     wider = rows(spark, (2, 20, 24)).withColumn("s", _wide())
     save(wider, url, options={"mergeSchema": "true"})
     assert held(url) == [expected(1, 10, 12), expected(2, 20, 24)]
@@ -162,13 +175,13 @@ def _wide() -> Any:
 
 
 def test_save_of_reordered_fields_appends_by_name(spark: Any, url: str) -> None:
-    save(rows(spark, (1, 10, 12), turned=False), url, partition_by=["p"])
+    put(url, (1, 10, 12))
     save(rows(spark, (2, 20, 24)), url)
     assert held(url) == [expected(1, 10, 12), expected(2, 20, 24)]
 
 
 def test_update_by_reordered_fields_sets_each_by_name(spark: Any, url: str) -> None:
-    save(rows(spark, (1, 10, 12), (2, 30, 36), turned=False), url, partition_by=["p"])
+    put(url, (1, 10, 12), (2, 30, 36))
     price = "named_struct('GROSS', 6, 'net', 5)"
     sets = {
         "s": price,
@@ -183,11 +196,11 @@ def test_update_by_reordered_fields_sets_each_by_name(spark: Any, url: str) -> N
 
 
 def test_update_computes_a_reordered_struct_once_for_all_its_fields(spark: Any, url: str) -> None:
-    save(rows(spark, (1, 10, 12), turned=False), url, partition_by=["p"])
-    options = ", ".join(f"named_struct('gross', {n}, 'net', {n})" for n in range(500))
+    put(url, (1, 10, 12))
+    options = ", ".join(f"named_struct('gross', {n}, 'net', {n})" for n in range(50))
     update(
         url,
-        set={"s": f"element_at(array({options}), 1 + cast(rand() * 499 as int))"},
+        set={"s": f"element_at(array({options}), 1 + cast(rand() * 49 as int))"},
         where="true",
         spark=spark,
     )
@@ -195,9 +208,9 @@ def test_update_computes_a_reordered_struct_once_for_all_its_fields(spark: Any, 
     assert row["s"]["net"] == row["s"]["gross"]
 
 
-@pytest.mark.parametrize(
-    ("column", "text", "named"),
-    [
+def test_an_expression_with_other_field_names_is_refused(spark: Any, url: str) -> None:
+    put(url, (1, 10, 12))
+    for column, text, named in (
         ("s", "named_struct('net', 2, 'tax', 3)", "s.tax"),
         ("s", "named_struct('net', 2)", "s.gross"),
         ("s", "named_struct('net', 2, 'gross', 3, 'tax', 4)", "s.tax"),
@@ -205,16 +218,11 @@ def test_update_computes_a_reordered_struct_once_for_all_its_fields(spark: Any, 
         ("items", "array(named_struct('a', 2, 'b', 3))", "items[].a"),
         ("by_name", "map('k', named_struct('a', 2, 'b', 3))", "by_name.value.a"),
         ("by_price", "map(named_struct('a', 2, 'b', 3), 1)", "by_price.key.a"),
-    ],
-)
-def test_an_expression_with_other_field_names_is_refused(
-    spark: Any, url: str, column: str, text: str, named: str
-) -> None:
-    save(rows(spark, (1, 10, 12), turned=False), url, partition_by=["p"])
-    with pytest.raises(InvalidInputError) as caught:
-        update(url, set={column: text}, where="k = 1", spark=spark)
-    assert f"set['{column}']" in str(caught.value)
-    assert named in str(caught.value)
+    ):
+        with pytest.raises(InvalidInputError) as caught:
+            update(url, set={column: text}, where="k = 1", spark=spark)
+        assert f"set['{column}']" in str(caught.value)
+        assert named in str(caught.value)
     with pytest.raises(InvalidInputError) as caught:
         merge(rows(spark, (1, 20, 24)), url, on=["k"], when_matched={column: text})
     assert f"when_matched['{column}']" in str(caught.value)
@@ -223,7 +231,7 @@ def test_an_expression_with_other_field_names_is_refused(
 
 
 def test_a_frame_with_other_field_names_is_refused_by_merge_and_save(spark: Any, url: str) -> None:
-    save(rows(spark, (1, 10, 12), turned=False), url, partition_by=["p"])
+    put(url, (1, 10, 12))
     other = rows(spark, (1, 20, 24)).withColumn("s", _renamed())
     for write in (lambda: merge(other, url, on=["k"]), lambda: save(other, url)):
         with pytest.raises(TableMismatchError, match=r"s\.tax"):
@@ -240,7 +248,7 @@ def _renamed() -> Any:
 def test_stream_that_merges_reordered_fields_matches_by_name(
     spark: Any, url: str, tmp_path: Any
 ) -> None:
-    save(rows(spark, (1, 10, 12), turned=False), url, partition_by=["p"])
+    put(url, (1, 10, 12))
     source = tmp_path / "source"
     source.mkdir()
     turned = {"gross": 24, "net": 20}
