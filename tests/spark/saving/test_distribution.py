@@ -23,35 +23,33 @@ def url(s3_bucket: Any) -> str:
 
 @pytest.fixture
 def scattered(spark: Any) -> Any:
-    """600 rows of 5 days, of each some in every one of 12 tasks."""
-    return spark.range(0, 600, 1, 12).selectExpr("id", "id % 5 as `d``ay`").repartition(12)
+    """60 rows of 3 days, of each some in every one of 4 tasks."""
+    return spark.range(0, 60, 1, 4).selectExpr("id", "id % 3 as `d``ay`").repartition(4)
 
 
 def saved(frame: Any, url: str, **given: Any) -> int:
     """Files that a write leaves, once all rows are seen to be there."""
     report = save(frame, url, mode="overwrite", **given)
     assert report is not None
-    assert sorted(Table(url).to_arrow()["id"].to_pylist()) == list(range(600))
+    assert sorted(Table(url).to_arrow()["id"].to_pylist()) == list(range(60))
     return report.files
 
 
 def test_rows_of_a_partition_come_together(scattered: Any, url: str) -> None:
     by = {"partition_by": ["d`ay"]}
-    assert saved(scattered, url, **by) == 12 * 5
-    assert saved(scattered, url, **by, distribute="partition") == 5
-    assert saved(scattered, url, **by, options={"distribute": "partition"}) == 5
-    assert saved(scattered, url, options={"distribute": "partition"}) == 5, "the table's columns"
-    assert saved(scattered, url, **by, distribute="none") == 12 * 5
+    assert saved(scattered, url, **by) == 4 * 3
+    assert saved(scattered, url, **by, distribute="partition") == 3
+    assert saved(scattered, url, options={"distribute": "partition"}) == 3, "the table's columns"
 
 
 def test_the_operator_says_so(scattered: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZERO_RENAME_DISTRIBUTE", "partition")
-    assert saved(scattered, url, partition_by=["d`ay"]) == 5
-    assert saved(scattered, url, distribute="none") == 12 * 5
+    assert saved(scattered, url, partition_by=["d`ay"]) == 3
+    assert saved(scattered, url, distribute="none") == 4 * 3
 
 
 def test_a_table_without_partitions_gets_few_files(scattered: Any, url: str) -> None:
-    assert saved(scattered, url) == 12
+    assert saved(scattered, url) == 4
     assert saved(scattered, url, distribute="partition") == 1
 
 
@@ -91,10 +89,10 @@ def test_order_is_seen_below_what_keeps_it(
 
 def test_rows_that_this_package_reads_come_together(scattered: Any, url: str) -> None:
     by = {"partition_by": ["d`ay"]}
-    assert saved(scattered, url, **by) == 12 * 5
+    assert saved(scattered, url, **by, options={"rowsPerFile": "1"}) == 60, "two tasks read them"
     frame = load(scattered.sparkSession, url, by="zero_rename")
     assert distributed(frame, ["d`ay"], None, url) is not frame
-    assert saved(frame, f"{url}-2", distribute="partition", **by) == 5
+    assert saved(frame, f"{url}-2", distribute="partition", **by) == 3
 
 
 @pytest.mark.parametrize("columns", [["d`ay"], []])
@@ -106,7 +104,7 @@ def test_a_session_without_adaptive_execution(
         files = saved(scattered, url, partition_by=columns, distribute="partition")
     finally:
         spark.conf.unset("spark.sql.adaptive.enabled")
-    assert files == (5 if columns else 12)
+    assert files == (3 if columns else 4)
 
 
 def test_a_large_partition_is_of_several_tasks(spark: Any) -> None:
