@@ -20,7 +20,7 @@ from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.spark import delete, load, merge, save, update
 from zero_rename.tables import DeltaTable
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("planned_once")]
 SCHEMA = "k long, v long, p string"
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("p", pa.string())])
 

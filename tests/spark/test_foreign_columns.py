@@ -15,7 +15,7 @@ from support.no_columns import no_columns
 from zero_rename.committer import Table, TableMismatchError
 from zero_rename.spark import delete, load, merge, update
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("planned_once")]
 
 SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.string()), ("day", pa.int32())])
 FILES = (

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from zero_rename.committer import InvalidInputError, Table, TableMismatchError
-from zero_rename.spark import delete, merge, save, update
+from zero_rename.spark import merge, save, update
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("planned_once")]
 
 A, B, C = (uuid.UUID(int=number) for number in (1, 2, 3))
 KINDS = {
@@ -57,7 +57,6 @@ CHANGES: dict[str, tuple[Callable[[Any, str], object], dict[int, uuid.UUID]]] = 
         lambda spark, url: save(spark.createDataFrame([row(3, C)], FRAME), url),
         {1: A, 2: B, 3: C},
     ),
-    "delete": (lambda spark, url: delete(url, where="n = 2"), {1: A}),
     "update": (
         lambda spark, url: update(url, set={"u": f"x'{C.hex}'", "b": "b + 0"}, where="n = 2"),
         {1: A, 2: C},

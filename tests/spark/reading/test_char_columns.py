@@ -8,7 +8,7 @@ import pytest
 
 from zero_rename.spark import delete, load, merge, save, update
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("planned_once")]
 
 
 @pytest.fixture
