@@ -233,21 +233,14 @@ def test_the_operator_s_environment(spark, s3_bucket, url, frame):
         decision = json.loads(s3_bucket.read(f"lake/table/_zero_rename/jobs/{job}.json"))
         assert "run" in json.dumps(decision["owner"])
         # Another write of this application would be skipped as if it were the same.
-        with pytest.raises(Exception, match=r"second one was not begun.*give both keys"):
-            write(frame, url)
+        there = data_keys(s3_bucket, "lake/")
+        for policy in ("skip", "replace_own"):
+            with pytest.raises(Exception, match=r"second one was not begun.*give both keys"):
+                write(frame, url, onRepeat=policy)
+        assert open_records(s3_bucket, "lake/table") == []
+        assert data_keys(s3_bucket, "lake/") == there
         write(frame, url, idempotency_key="dag/run/task/2")
     assert count(spark, url) == {"x": 4, "y": 2}
-
-
-@pytest.mark.parametrize("policy", ["skip", "replace_own"])
-def test_a_second_write_under_the_runs_key_leaves_no_open_job(spark, s3_bucket, url, frame, policy):
-    with worker_environment(spark, ZERO_RENAME_IDEMPOTENCY_KEY="dag/run/task"):
-        write(frame, url, partitionBy="p")
-        there = data_keys(s3_bucket, "lake/")
-        with pytest.raises(Exception, match="second one was not begun"):
-            write(frame, url, onRepeat=policy)
-    assert open_records(s3_bucket, "lake/table") == []
-    assert data_keys(s3_bucket, "lake/") == there
 
 
 def test_columns_may_come_in_another_order_and_not_null(spark, url, frame):

@@ -93,21 +93,21 @@ class TestModes:
         assert numbers(url, "n") == [2]
 
     def test_more_partitions_than_are_open_from_unsorted_rows(self, spark: Any, url: str) -> None:
-        rows = spark.range(0, 300, 1, 2).selectExpr("id", "id % 50 p")
-        report = saved(rows, url, partition_by=["p"], options={"maxOpenPartitions": "4"})
-        assert (report.rows, len(report.partitions), report.files) == (300, 50, 100)
-        assert numbers(url) == list(range(300))
+        rows = spark.range(0, 60, 1, 2).selectExpr("id", "id % 7 p")
+        report = saved(rows, url, partition_by=["p"], options={"maxOpenPartitions": "2"})
+        assert (report.rows, len(report.partitions), report.files) == (60, 7, 14)
+        assert numbers(url) == list(range(60))
 
     def test_requests_of_many_tasks(self, spark: Any, s3_bucket: Any, url: str) -> None:
         """Three a file and 14, and four more of a process that asks for its rights."""
         save(spark.range(1), url)
         s3_bucket.counter.reset()
-        save(spark.range(0, 64, 1, 16), url)
+        save(spark.range(0, 24, 1, 6), url)
         looks = [key for name, key in s3_bucket.counter.log() if name == "HeadObject"]
         asked = [key for key in looks if "/_zero_rename/jobs/" in key]
         ends_are_seen = hasattr(spark, "_jsparkSession")
-        assert len(asked) == (0 if ends_are_seen else 16)
-        assert s3_bucket.counter.total() - len(looks) <= 3 * 16 + 14 + 4
+        assert len(asked) == (0 if ends_are_seen else 6)
+        assert s3_bucket.counter.total() - len(looks) <= 3 * 6 + 14 + 4
 
     @pytest.mark.parametrize("empty", ["no row", "filtered", "no partition", "no list"])
     def test_empty_frames(self, spark: Any, s3_bucket: Any, url: str, empty: str) -> None:
