@@ -10,12 +10,15 @@ import pytest
 
 from support.moto_server import S3Server
 from support.older_python import older_python
+from support.spark import INTERPRETED
 from support.spark_elsewhere import CHANGING, KEPT, LOADING, SAVING, passed_elsewhere
 from tools.environments import OLDER_SPARK
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 #: Set by `make test-older-spark`: every test of these modules runs there.
 WHOLE = "OLDER_SPARK_WHOLE"
+_INTERPRETED = " ".join(f"--conf {key}={value}" for key, value in INTERPRETED.items())
+_INTERPRETED += " pyspark-shell"
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +37,6 @@ def test_save(python: Path, s3_server: S3Server, wheel: Path, tmp_path: Path) ->
         [*SAVING, *LOADING, *CHANGING],
         chosen,
         tmp_path,
-        {} if whole else {"ROW_SEQUENCES": "1"},
+        {} if whole else {"ROW_SEQUENCES": "1", "PYSPARK_SUBMIT_ARGS": _INTERPRETED},
     )
     assert passed >= (30 if whole else len(KEPT))
