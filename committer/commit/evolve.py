@@ -23,6 +23,7 @@ from ..errors import CommitConflictError, TableMismatchError
 from ..format.job_spec import SchemaMode
 from ..format.records.head import HeadState, Slot
 from ..format.records.table_record import Evolution, TableRecord
+from ..format.schema.compatibility import check_same
 from ..format.schema.evolution import holding, overwritten
 from ..store.conditional_put import Uncertain
 from ..store.requests import Step
@@ -93,6 +94,8 @@ def see_columns(context: Context, opened: OpenedJob, held: Mapping[Slot, HeadSta
     Claims do not show it on heads that the job makes, and on heads with files of younger columns.
 
     :raises CommitConflictError: another job has overwritten the columns since this one opened.
+    :raises TableMismatchError: there is no table any more, or one that was made anew and that the
+        job's files do not fit.
     """
     heads = [state.head for slot, state in held.items() if not slot.is_run]
     if all(head.version and head.schema_version <= opened.schema_version for head in heads):
@@ -101,6 +104,10 @@ def see_columns(context: Context, opened: OpenedJob, held: Mapping[Slot, HeadSta
     while found is None:
         found = yield from _undisturbed(context, opened, by_additions=False)
     _refuse_overwritten(context, opened, found.record)
+    try:
+        check_same(found.record.schema, opened.schema)
+    except TableMismatchError as error:
+        raise _made_anew(error.message.removesuffix(" Nothing was written.")) from error
 
 
 def _undisturbed(
@@ -116,12 +123,24 @@ def _undisturbed(
             "table.json is gone since this job opened. Nothing of this job is visible.",
             remedy="Restore it from a version or backup, or run the job again.",
         )
+    if found.record.partition_by != opened.partition_by:
+        by = ", ".join(found.record.partition_by) or "nothing"
+        raise _made_anew(f"The table is partitioned by {by} now.")
     other = found.record.evolution
     if other is None or other.job == opened.job or not (by_additions or other.overwrites):
         return found
     waiting = outwait(context, context.root.table_key, found.etag, other.job)
     yield from about_other(context.root, other.job, waiting)
     return None
+
+
+def _made_anew(why: str) -> TableMismatchError:
+    """Build the error of a job whose table was deleted, and made anew as another one."""
+    return TableMismatchError(
+        f"{why} The table was deleted and made anew since this job opened. Nothing of this job is "
+        "visible.",
+        remedy="Run the job again, with the columns that the table has now.",
+    )
 
 
 def _refuse_overwritten(context: Context, opened: OpenedJob, record: TableRecord) -> None:
