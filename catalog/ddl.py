@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+import pyarrow as pa
+import pyarrow.types as pt
+
 from ..committer.errors import InvalidInputError
 from .described_table import DescribedTable, ReadBy, partition_texts
 from .engine_types import Engine
@@ -182,17 +185,30 @@ def _spark(described: DescribedTable, name: str) -> list[str]:
 
 def _duckdb(described: DescribedTable, name: str) -> str:
     """Return a view that lists the directories. It may show a job in part; ``Table.scan`` reads one
-    state."""
+    state.
+
+    Instants in names are in UTC. DuckDB would read them in the zone of its session, which is that
+    of the machine by default. So it reads local times, of which the view makes instants."""
     depth = "/*" * len(described.partition_by)
+    instants = [_quoted(Engine.DUCKDB, it.name) for it in described.partition_by if _is_instant(it)]
+    made = ", ".join(f"{it} AT TIME ZONE 'UTC' AS {it}" for it in instants)
+    columns = f"* REPLACE ({made})" if made else "*"
+    kinds = dict(described.partition_types(Engine.DUCKDB))
+    kinds |= {it.name: "timestamp" for it in described.partition_by if _is_instant(it)}
     # As texts: DuckDB's parser takes no type with parentheses there, such as decimal(9,2).
     types = ", ".join(
         f"{_text(Engine.DUCKDB, name)}: {_text(Engine.DUCKDB, kind)}"
-        for name, kind in described.partition_types(Engine.DUCKDB)
+        for name, kind in kinds.items()
     )
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ""
     files = _text(Engine.DUCKDB, f"{described.root.url}{depth}/*.parquet")
     return (
         f"CREATE OR REPLACE VIEW {name} AS\n"
-        f"SELECT * FROM read_parquet({files}{hive}, "
+        f"SELECT {columns} FROM read_parquet({files}{hive}, "
         "union_by_name = true)"
     )
+
+
+def _is_instant(column: pa.Field) -> bool:
+    """Return whether a column holds points in time, not local times."""
+    return pt.is_timestamp(column.type) and column.type.tz is not None

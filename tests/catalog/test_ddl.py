@@ -155,8 +155,9 @@ class TestStatements:
         ],
         ids=str,
     )
+    @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
     def test_duckdb_reads_partition_columns_of_each_type(
-        self, tmp_path: Any, kind: pa.DataType, value: str, read: object
+        self, tmp_path: Any, kind: pa.DataType, value: str, read: object, zone: str
     ) -> None:
         for text in (value, NULL):
             folder = tmp_path / f"part={text}"
@@ -166,7 +167,7 @@ class TestStatements:
         table = replace(described(ReadBy.FOLDERS), partition_by=by)
         (view,) = ddl(table, "duckdb", "flights")
         connection = duckdb.connect()
-        connection.execute("SET timezone = 'UTC'")
+        connection.execute(f"SET timezone = '{zone}'")
         connection.execute(view.replace("s3://bucket/flights", str(tmp_path)))
         found = connection.sql("SELECT part FROM flights ORDER BY part NULLS LAST").fetchall()
         assert found == [(read,), (None,)]
