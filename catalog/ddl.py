@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-import pyarrow as pa
-import pyarrow.types as pt
-
 from ..committer.errors import InvalidInputError
-from .described_table import DescribedTable, ReadBy, partition_texts
+from .described_table import DescribedTable, ReadBy, is_instant, partition_texts
 from .engine_types import Engine
 
 #: The most partitions that one statement adds in Athena (its service quotas).
@@ -176,6 +173,9 @@ def _of_delta(described: DescribedTable, engine: Engine, name: str) -> str:
 def _spark(described: DescribedTable, name: str) -> list[str]:
     types = [*described.types(Engine.SPARK), *described.partition_types(Engine.SPARK)]
     lines = [f"CREATE TABLE {name} (", _columns(Engine.SPARK, types), ") USING parquet"]
+    if any(map(is_instant, described.partition_by)):
+        # Otherwise Spark takes the directories' names for times in the zone of its session.
+        lines.append("OPTIONS (timeZone 'UTC')")
     if described.partition_by:
         by = ", ".join(_quoted(Engine.SPARK, field.name) for field in described.partition_by)
         lines.append(f"PARTITIONED BY ({by})")
@@ -190,11 +190,11 @@ def _duckdb(described: DescribedTable, name: str) -> str:
     Instants in names are in UTC. DuckDB would read them in the zone of its session, which is that
     of the machine by default. So it reads local times, of which the view makes instants."""
     depth = "/*" * len(described.partition_by)
-    instants = [_quoted(Engine.DUCKDB, it.name) for it in described.partition_by if _is_instant(it)]
+    instants = [_quoted(Engine.DUCKDB, it.name) for it in described.partition_by if is_instant(it)]
     made = ", ".join(f"{it} AT TIME ZONE 'UTC' AS {it}" for it in instants)
     columns = f"* REPLACE ({made})" if made else "*"
     kinds = dict(described.partition_types(Engine.DUCKDB))
-    kinds |= {it.name: "timestamp" for it in described.partition_by if _is_instant(it)}
+    kinds |= {it.name: "timestamp" for it in described.partition_by if is_instant(it)}
     # As texts: DuckDB's parser takes no type with parentheses there, such as decimal(9,2).
     types = ", ".join(
         f"{_text(Engine.DUCKDB, name)}: {_text(Engine.DUCKDB, kind)}"
@@ -207,8 +207,3 @@ def _duckdb(described: DescribedTable, name: str) -> str:
         f"SELECT {columns} FROM read_parquet({files}{hive}, "
         "union_by_name = true)"
     )
-
-
-def _is_instant(column: pa.Field) -> bool:
-    """Return whether a column holds points in time, not local times."""
-    return pt.is_timestamp(column.type) and column.type.tz is not None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from ..committer.errors import InvalidInputError, first_few
 from ..committer.format.layout import UNPARTITIONED, TableRoot
@@ -33,6 +34,7 @@ class DescribedTable:
         table.
     :param partitions: the directories of the partitions that hold files; empty for an unpartitioned
         table, and for a Delta table, whose partitions are in its log.
+    :param left_out: names of columns of the table that the catalog does not get.
     """
 
     root: TableRoot
@@ -40,6 +42,7 @@ class DescribedTable:
     columns: tuple[pa.Field, ...]
     partition_by: tuple[pa.Field, ...]
     partitions: tuple[str, ...]
+    left_out: frozenset[str] = frozenset()
 
     @property
     def location(self) -> str:
@@ -82,6 +85,7 @@ def describe(table: Table | DeltaTable, exclude: Iterable[str] = ()) -> Describe
         tuple(f for f in snapshot.schema if f.name not in by and f.name not in left_out),
         tuple(snapshot.schema.field(name) for name in by),
         tuple(sorted(names)),
+        left_out,
     )
 
 
@@ -103,6 +107,12 @@ def _check_left_out(root: TableRoot, left_out: Collection[str], columns: Collect
             remedy=f"Name some of {first_few(list(columns))}, as they are spelt there. Columns "
             "that directories are partitioned by cannot be left out.",
         )
+
+
+def is_instant(column: pa.Field) -> bool:
+    """Return whether a column holds points in time, not local times. Directories name them in
+    UTC."""
+    return pt.is_timestamp(column.type) and column.type.tz is not None
 
 
 def partition_texts(partition: str) -> list[str]:

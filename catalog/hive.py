@@ -10,9 +10,10 @@ from typing import Any
 
 from ..committer.errors import InvalidInputError, ZeroRenameError, first_few
 from ..committer.format.layout import TableRoot
+from ..committer.format.schema.hive_paths import is_utc
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .ddl import add_columns, add_partitions, ddl, drop_partitions, quoted_name
-from .described_table import DescribedTable, ReadBy, partition_texts
+from .described_table import DescribedTable, ReadBy, is_instant, partition_texts
 from .engine_types import Engine, same_hive_type
 
 #: Headings in Spark's description of a table, after its columns. The first stands before the
@@ -22,6 +23,7 @@ _PARTITIONED, _FACTS = "# Partition Information", "# Detailed Table Information"
 _SHORTENED = re.compile(r"\.\.\. \d+ more fields")
 #: The provider of a Delta table, whose partitions are in its log.
 _DELTA = "delta"
+_ZONE = "spark.sql.session.timeZone"
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class HiveCatalog:
             them.
         """
         with self._told():
+            self._check_zone(described)
             done = self._tell_table(there, described)
             wanted = {tuple(partition_texts(name)): name for name in described.partitions}
             missing = [name for values, name in wanted.items() if values not in there.partitions]
@@ -123,6 +126,7 @@ class HiveCatalog:
         if by_log:
             return "unchanged"  # Every reader of a Delta table takes its columns from the log.
         self._check_types(described, there.columns)
+        self._check_names(described, there.columns)
         types = described.types(Engine.HIVE)
         new = [pair for pair in types if pair[0].lower() not in there.columns]
         if not new:
@@ -170,16 +174,55 @@ class HiveCatalog:
 
     def _check_types(self, described: DescribedTable, there: Mapping[str, str]) -> None:
         """Refuse a table if a column's type has changed. Spark's SQL cannot change it in the entry,
-        so the entry must be dropped and created again."""
+        so the entry must be dropped and created again.
+
+        A partition column may be a string in the entry: it then holds the text of any value."""
         other = [
             f"{name} {there[name.lower()]} (now {kind})"
             for name, kind in described.types(Engine.HIVE)
             if name.lower() in there and not same_hive_type(there[name.lower()], kind)
         ]
+        other += [
+            f"{name} {held} (now {kind})"
+            for name, kind in described.partition_types(Engine.HIVE)
+            if (held := there[name.lower()]) != "string" and not same_hive_type(held, kind)
+        ]
         if other:
             raise InvalidInputError(
                 f"{self._url} has columns of other types than the table by now: "
                 f"{first_few(other)}. Nothing was changed.",
+                table=described.root.url,
+                remedy=self._made_anew,
+            )
+
+    def _check_zone(self, described: DescribedTable) -> None:
+        """Refuse instants as partition values if the session is not in UTC. Spark would take their
+        texts, which are in UTC, for times in its own zone, and write those that its clock leaves
+        out otherwise."""
+        instants = [it.name for it in described.partition_by if is_instant(it)]
+        if not instants:
+            return
+        rows = self._sql(f"SET {_ZONE}").collect()
+        zone = next((row["value"] for row in rows), "")
+        if not is_utc(zone):
+            raise InvalidInputError(
+                f"The partition column {instants[0]} has points in time, whose directories are "
+                f"named in UTC, and the session's time zone is {zone or 'unknown'}: Spark would "
+                "read them as other times. Nothing was changed.",
+                table=described.root.url,
+                remedy=f"Set {_ZONE}=UTC, here and in the sessions that query the table; or "
+                "partition by a date or a string.",
+            )
+
+    def _check_names(self, described: DescribedTable, there: Mapping[str, str]) -> None:
+        """Refuse a table that has dropped or renamed a column. Spark's SQL cannot drop it from the
+        entry: readers would find nulls in it, and no error."""
+        columns = (*described.columns, *described.partition_by)
+        known = {it.lower() for it in (*(it.name for it in columns), *described.left_out)}
+        if gone := [name for name in there if name not in known]:
+            raise InvalidInputError(
+                f"{self._url} has columns that the table does not have: {first_few(gone)}. Nothing "
+                "was changed.",
                 table=described.root.url,
                 remedy=self._made_anew,
             )

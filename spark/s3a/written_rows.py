@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections.abc import Sequence
 from functools import reduce
@@ -16,6 +15,7 @@ from ...committer.errors import InvalidInputError, SettingsRefusedError, first_f
 from ...committer.format.schema.hive_paths import (
     NULL,
     escape,
+    is_utc,
     normalise_partition,
     parse_partition,
     unescape,
@@ -31,10 +31,6 @@ logger = logging.getLogger("zero_rename.spark.s3a.written_rows")
 #: Seconds to wait for the number from Spark's listeners, after the write has returned.
 _PATIENCE = 60.0
 _ZONE = "spark.sql.session.timeZone"
-_UTC = re.compile(
-    r"(Etc/)?(UTC|UCT|GMT|Zulu|Universal|Greenwich|GMT[+-]?0)|Z|(UTC|GMT|UT)?[+-]0{1,2}(:?00)?",
-    re.IGNORECASE,
-)
 
 
 def rows_of(frame: DataFrame, target: WriteTarget, write: PlannedWrite) -> DataFrame:
@@ -92,7 +88,7 @@ def check_timestamps(frame: DataFrame, partition_by: Sequence[str], table: str) 
         if field.name.lower() in names and isinstance(field.dataType, TimestampType)
     ]
     zone = frame.sparkSession.conf.get(_ZONE, None) or "the machine's"
-    if not found or _UTC.fullmatch(zone):
+    if not found or is_utc(zone):
         return
     raise SettingsRefusedError(
         f"The partition column {found[0]} is a timestamp, and the session's time zone is {zone}: "

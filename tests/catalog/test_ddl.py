@@ -173,5 +173,13 @@ class TestStatements:
         assert found == [(read,), (None,)]
 
 
+def test_spark_is_told_that_points_in_time_are_named_in_utc() -> None:
+    """In a session of another zone it reads them as they are meant, as was seen on Spark 4.3."""
+    for kind, is_told in ((pa.timestamp("us", "UTC"), True), (pa.timestamp("us"), False)):
+        by = (pa.field("part", kind),)
+        (made,) = ddl(replace(described(ReadBy.FOLDERS), partition_by=by), "spark", "flights")
+        assert ("USING parquet\nOPTIONS (timeZone 'UTC')\nPARTITIONED BY" in made) is is_told
+
+
 def test_no_name_of_a_type_has_a_statement_in_it() -> None:
     assert not [n for names in NAMES.values() for n in names.values() if re.search(r"[;'`]", n)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -41,6 +42,7 @@ class Metastore:
         self.partitions: list[str] = []
         self.views: list[str] = []
         self.fails = ""
+        self.zone = "Europe/Berlin"
 
     def described(self) -> Rows:
         """As Spark 4.3 shows a table: columns, partition columns, and what else it is."""
@@ -62,6 +64,8 @@ class Metastore:
             case ["SHOW", "TABLES"]:
                 shown = [{"tableName": self.name, "isTemporary": ""}] if self.facts else []
                 return Answer([*shown, *({"tableName": v, "isTemporary": "x"} for v in self.views)])
+            case ["SET", "spark.sql.session.timeZone"]:
+                return Answer([{"key": "spark.sql.session.timeZone", "value": self.zone}])
             case ["SHOW", "PARTITIONS"]:
                 return Answer([{"partition": name} for name in self.partitions])
             case ["DESCRIBE", "TABLE"] if "EXTENDED" in statement:
@@ -72,7 +76,7 @@ class Metastore:
             case ["CREATE", "EXTERNAL"]:
                 assert location
                 columns, _, keys = statement.partition("PARTITIONED BY")
-                self.columns = _columns(columns) | _columns(keys)
+                self.columns = _columns(columns.partition("(")[2]) | _columns(keys)
                 self.keys = list(_columns(keys))
                 self.facts = {"Table": "flights", "Owner": "root", "Type": "EXTERNAL"}
                 self.facts |= {"Location": location[1]}
@@ -148,6 +152,61 @@ def test_a_column_that_widened_is_named_with_the_way_out(table: Table) -> None:
     metastore.facts, metastore.partitions = {}, []
     assert sync_catalog(table, CATALOG, spark=metastore).table == "created"
     assert metastore.columns["n"] == "bigint"
+
+
+def test_column_that_the_table_has_dropped_is_named_with_the_way_out(table: Table) -> None:
+    """Spark's SQL cannot drop it, and readers would find nulls in it, and no error."""
+    metastore = Metastore()
+    sync_catalog(table, CATALOG, spark=metastore)
+    renamed = pa.table({"late": [1.0], "day": ["a"]})
+    words = {"mode": "overwrite", "replace_table": True, "schema_mode": "overwrite"}
+    load_rows(table, renamed, **words)
+    with pytest.raises(InvalidInputError, match="columns that the table does not have: delay") as e:
+        sync_catalog(table, CATALOG, spark=metastore)
+    assert "DROP TABLE lake.flights" in str(e.value.remedy)
+    assert "late" not in metastore.columns
+    metastore.facts, metastore.partitions = {}, []
+    assert sync_catalog(table, CATALOG, spark=metastore).table == "created"
+    assert list(metastore.columns) == ["late", "day"]
+
+
+def test_column_that_a_call_leaves_out_may_be_there(table: Table) -> None:
+    metastore = Metastore()
+    rows = pa.table({"delay": [1.0], "N": [1], "day": ["a"]})
+    load_rows(table, rows, schema_mode="merge")
+    sync_catalog(table, CATALOG, spark=metastore)
+    metastore.columns = {name.lower(): kind for name, kind in metastore.columns.items()}
+    assert sync_catalog(table, CATALOG, spark=metastore, exclude=["N"]).table == "unchanged"
+
+
+@pytest.mark.parametrize(("there", "is_refused"), [("int", True), ("string", False)])
+def test_partition_column_of_another_type_is_refused_unless_it_holds_any_text(
+    s3_bucket: Bucket, there: str, is_refused: bool
+) -> None:
+    """As of a table that was deleted, and made anew at the same address."""
+    table, metastore = Table(f"s3://{s3_bucket.name}/flights"), Metastore()
+    load_rows(table, pa.table({"n": [1], "day": pa.array([15706], pa.date32())}))
+    sync_catalog(table, CATALOG, spark=metastore)
+    metastore.columns["day"] = there
+    if is_refused:
+        with pytest.raises(InvalidInputError, match=r"day int \(now date\)"):
+            sync_catalog(table, CATALOG, spark=metastore)
+    else:
+        assert sync_catalog(table, CATALOG, spark=metastore).table == "unchanged"
+
+
+def test_points_in_time_as_partitions_are_refused_unless_the_session_is_in_utc(
+    s3_bucket: Bucket,
+) -> None:
+    """Spark reads them hours off, and a time that its clock leaves out becomes another one."""
+    table, metastore = Table(f"s3://{s3_bucket.name}/flights"), Metastore()
+    times = pa.array([datetime(2013, 3, 31, 2, 30, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    load_rows(table, pa.table({"n": [1], "day": times}))
+    with pytest.raises(InvalidInputError, match="time zone is Europe/Berlin"):
+        sync_catalog(table, CATALOG, spark=metastore)
+    assert metastore.facts == {}
+    metastore.zone = "Etc/UTC"
+    assert sync_catalog(table, CATALOG, spark=metastore).added == 1
 
 
 @pytest.mark.parametrize("strike", range(8))

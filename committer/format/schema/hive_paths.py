@@ -47,6 +47,11 @@ _TIMESTAMP = re.compile(
     r"([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
 )
 _TIME = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
+#: Names of UTC among the time zones of Spark's sessions.
+_UTC = re.compile(
+    r"(Etc/)?(UTC|UCT|GMT|Zulu|Universal|Greenwich|GMT[+-]?0)|Z|(UTC|GMT|UT)?[+-]0{1,2}(:?00)?",
+    re.IGNORECASE,
+)
 
 
 def escape(text: str) -> str:
@@ -87,6 +92,12 @@ def is_read_alike_by_spark(path: str) -> bool:
     Spark reads ``%C3%BC`` as two letters.
     """
     return _BEYOND_ASCII.search(path) is None
+
+
+def is_utc(zone: str) -> bool:
+    """Return whether a session of Spark with this time zone reads and writes instants in the names
+    of partitions as they are meant: in UTC."""
+    return _UTC.fullmatch(zone) is not None
 
 
 def check_column(name: str) -> None:
