@@ -14,9 +14,9 @@ from ..committer import Table, TableRoot
 from ..committer.errors import InvalidInputError
 from ..committer.store.fast_root import FastRoot
 from ..committer.upkeep.access_policy import Role, Service, access_policy
-from ..committer.upkeep.doctor import backstop
+from ..committer.upkeep.doctor.examination import backstop
 from ..committer.upkeep.log_guard import log_guard
-from ..committer.upkeep.upload_selection import UploadsPath
+from ..committer.upkeep.purging.upload_selection import UploadsPath
 from .amounts import MaxDuration
 from .output import DRY, Apply, AsJson, Url, say
 

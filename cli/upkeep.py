@@ -20,7 +20,7 @@ from .output import DRY, Apply, AsJson, look_where, print_rows, say
 from .s3a import Staging
 
 if TYPE_CHECKING:
-    from ..committer.upkeep.upload_selection import UploadsPath
+    from ..committer.upkeep.purging.upload_selection import UploadsPath
     from ..maintenance.destinations import Destination
     from ..maintenance.purging import PurgedEntry, PurgeOrder
     from ..maintenance.upkeep import Upkeep
@@ -248,7 +248,7 @@ def _parsed(path: str) -> UploadsPath:
 
     :raises InvalidInputError: it is not a path on S3, or it is a folder that readers skip.
     """
-    from ..committer.upkeep.upload_selection import UploadsPath
+    from ..committer.upkeep.purging.upload_selection import UploadsPath
 
     folder = UploadsPath.parse(path)
     if folder.prefix:

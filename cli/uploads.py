@@ -19,8 +19,8 @@ from .amounts import age_option
 from .output import DRY, EXIT_CODES, Apply, look_where, say, sheet_of
 
 if TYPE_CHECKING:
-    from ..committer.upkeep.upload_selection import Selection, UploadsPath
-    from ..committer.upkeep.upload_sweep import SeenUpload
+    from ..committer.upkeep.purging.upload_selection import Selection, UploadsPath
+    from ..committer.upkeep.purging.upload_sweep import SeenUpload
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -135,8 +135,8 @@ def expect(
 def _selection(
     older_than: float | None, jobs: Sequence[str] | None, ours: bool, foreign: bool
 ) -> Selection:
-    from ..committer.upkeep.purge_plan import Whose
-    from ..committer.upkeep.upload_selection import Selection
+    from ..committer.upkeep.purging.purge_plan import Whose
+    from ..committer.upkeep.purging.upload_selection import Selection
 
     whose: set[Whose] = set()
     if ours:
@@ -167,10 +167,10 @@ class _UploadPrinter:
     ) -> None:
         """Sweep the uploads below ``path``; with ``apply``, abort those that may be aborted."""
         from ..committer.store.driver import connect
+        from ..committer.upkeep.purging.upload_selection import UploadsPath
+        from ..committer.upkeep.purging.upload_sweep import UploadSweep
         from ..committer.upkeep.recovery import Outcome
         from ..committer.upkeep.unfinished import unless_begun
-        from ..committer.upkeep.upload_selection import UploadsPath
-        from ..committer.upkeep.upload_sweep import UploadSweep
         from ..s3a.recovery.living import LivingJobs
 
         place: UploadsPath = UploadsPath.parse(path)

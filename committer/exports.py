@@ -86,9 +86,9 @@ from .upkeep.adopt import AdoptedPartition as AdoptedPartition
 from .upkeep.adopt import AdoptReport as AdoptReport
 from .upkeep.gc.collect import GcReport as GcReport
 from .upkeep.problem import Problem as Problem
-from .upkeep.purge import PurgeAction as PurgeAction
-from .upkeep.purge import PurgeEntry as PurgeEntry
-from .upkeep.purge import PurgeReport as PurgeReport
+from .upkeep.purging.purge import PurgeAction as PurgeAction
+from .upkeep.purging.purge import PurgeEntry as PurgeEntry
+from .upkeep.purging.purge import PurgeReport as PurgeReport
 from .upkeep.rebuilt_heads import RebuildAction as RebuildAction
 from .upkeep.rebuilt_heads import RebuiltHead as RebuiltHead
 from .upkeep.recovery import OpenJob as OpenJob

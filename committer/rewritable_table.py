@@ -41,7 +41,7 @@ from .upkeep.compaction import (
     inputs_in,
     writers_of,
 )
-from .upkeep.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
+from .upkeep.conflicts.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
 from .upkeep.unfinished import telling_of_jobs
 from .write_job import WriteJob, this_process
 

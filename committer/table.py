@@ -47,11 +47,11 @@ from .scan.reads import note_end, noted, stated_inputs
 from .scan.table_scan import TableScan
 from .tended_table import TendedTable
 from .upkeep.adopt import AdoptReport, adopt_current
-from .upkeep.doctor import examine, problems
+from .upkeep.doctor.examination import examine, problems
+from .upkeep.doctor.store_problems import renew_facts
 from .upkeep.problem import Problem
 from .upkeep.rebuilt_heads import RebuiltHead, rebuild_heads
 from .upkeep.repair import Repaired, repair
-from .upkeep.store_problems import renew_facts
 from .upkeep.verify import Finding, verify_current
 from .write_job import WriteJob, this_process
 

@@ -16,16 +16,16 @@ from .job_steps import HeadSteps
 from .readable_table import ReadableTable
 from .store.encryption import Encryption
 from .store.requests import Step
-from .upkeep.conflict_record import open_conflicts, settle
-from .upkeep.conflict_settling import check_rerun, plan_settlement, refuse_open_jobs
-from .upkeep.conflicts import ConflictReport, find_conflicts
+from .upkeep.conflicts.conflict_record import open_conflicts, settle
+from .upkeep.conflicts.conflict_search import ConflictReport, find_conflicts
+from .upkeep.conflicts.conflict_settling import check_rerun, plan_settlement, refuse_open_jobs
+from .upkeep.conflicts.settlement_policy import SettlementPolicy
 from .upkeep.gc.collect import GcReport, gc
-from .upkeep.purge import PurgeReport, plan_all, purge, recover_all
+from .upkeep.purging.purge import PurgeReport, plan_all, purge, recover_all
+from .upkeep.purging.upload_selection import Spared, spare_none
 from .upkeep.recovery import Recovered, settle_jobs
-from .upkeep.settlement_policy import SettlementPolicy
 from .upkeep.table_encryption import EncryptionChange, change_encryption
 from .upkeep.unfinished import unless_begun
-from .upkeep.upload_selection import Spared, spare_none
 from .write_job import WriteJob, this_process
 
 T = TypeVar("T")

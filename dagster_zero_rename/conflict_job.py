@@ -8,8 +8,8 @@ import dagster as dg
 
 from zero_rename.committer.errors import counted
 from zero_rename.committer.format.job_spec import Owner
-from zero_rename.committer.upkeep.conflicts import ConflictReport
-from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
+from zero_rename.committer.upkeep.conflicts.conflict_search import ConflictReport
+from zero_rename.committer.upkeep.conflicts.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import (
     conflicts_as_markdown,
     find_at,

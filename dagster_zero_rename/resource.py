@@ -32,7 +32,7 @@ from zero_rename.committer.store.clients import Keys, client_at
 from zero_rename.committer.store.encryption import Encryption
 from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.committer.table import Table
-from zero_rename.committer.upkeep.upload_selection import UploadsPath
+from zero_rename.committer.upkeep.purging.upload_selection import UploadsPath
 from zero_rename.maintenance.destinations import Destination
 from zero_rename.orchestration.merge_arguments import OF_MERGES, listed_columns
 from zero_rename.orchestration.runs.arguments import read_seconds

@@ -31,9 +31,9 @@ from ..committer.format.schema.directory import is_data_file
 from ..committer.format.schema.hive_paths import as_spark_writes
 from ..committer.format.settling import SettledRuns, Settling
 from ..committer.store.requests import ListObjects
-from ..committer.upkeep.conflict_record import open_conflicts, read_conflicts, settle
-from ..committer.upkeep.conflicts import ConflictReport
-from ..committer.upkeep.settlement_policy import SettlementPolicy
+from ..committer.upkeep.conflicts.conflict_record import open_conflicts, read_conflicts, settle
+from ..committer.upkeep.conflicts.conflict_search import ConflictReport
+from ..committer.upkeep.conflicts.settlement_policy import SettlementPolicy
 from ..s3a.runs.kept_rows import find_visible, note_settled
 from ..s3a.runs.later_loads import refuse_later_loads
 from ..s3a.runs.ledger import runs_prefix

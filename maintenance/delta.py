@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from ..committer.errors import TableMismatchError, TableNotFoundError
-from ..committer.upkeep.purge import PurgeAction, PurgeEntry
+from ..committer.upkeep.purging.purge import PurgeAction, PurgeEntry
 from ..committer.upkeep.recovery import Recovered
 from ..tables import DeltaTable
 

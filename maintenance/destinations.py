@@ -11,8 +11,8 @@ from ..committer.format.layout import CONTROL, TableRoot
 from ..committer.format.records.success_marker import COMMITTER
 from ..committer.store.listing import Children, list_folders, list_uploads
 from ..committer.store.requests import All, ListObjects, Step
+from ..committer.upkeep.purging.upload_selection import UploadsPath
 from ..committer.upkeep.tables_below import may_hold_tables, walk_below
-from ..committer.upkeep.upload_selection import UploadsPath
 from ..s3a.hadoop.job_traces import MAGIC_JOB, Marker, read_marker
 from ..s3a.runs.ledger import RUNS, runs_prefix
 

@@ -17,11 +17,17 @@ from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import FastRootGoneError, InvalidInputError, printable
 from ..committer.store.fast_root import is_fast
 from ..committer.store.requests import Head, ListedUpload, Step
-from ..committer.upkeep.purge import PurgeAction, PurgeEntry
+from ..committer.upkeep.purging.purge import PurgeAction, PurgeEntry
+from ..committer.upkeep.purging.upload_selection import (
+    Name,
+    NeededBy,
+    Selection,
+    UploadsPath,
+    name_of,
+)
+from ..committer.upkeep.purging.upload_sweep import SeenUpload, UploadSweep
 from ..committer.upkeep.recovery import Outcome, Recovered
 from ..committer.upkeep.unfinished import unfinished_where_failed
-from ..committer.upkeep.upload_selection import Name, NeededBy, Selection, UploadsPath, name_of
-from ..committer.upkeep.upload_sweep import SeenUpload, UploadSweep
 from ..s3a.recovery.leftovers import LeftoverJob
 from ..s3a.recovery.liveness import JobLiveness, RecoveryOptions
 from ..s3a.recovery.living import LivingJobs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError, escaped
 from ..committer.store.deletion import is_denied
-from ..committer.upkeep.purge import PurgeAction
+from ..committer.upkeep.purging.purge import PurgeAction
 from ..committer.upkeep.recovery import is_lasting
 from ..committer.upkeep.verify import Finding, FindingKind
 from ..s3a.verification.markers import verify_markers

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ..committer import Table
     from ..committer.format.records.run_conflict import RunConflict
-    from ..committer.upkeep.conflicts import ConflictReport
+    from ..committer.upkeep.conflicts.conflict_search import ConflictReport
     from ..provider.settling import RerunOutcome
 
 #: Destinations in a report by XCom, which lies in Airflow's database.
@@ -326,7 +326,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         self, table: Table, context: Context, of: Any, refused: Sequence[RerunOutcome] = ()
     ) -> list[RunConflict]:
         from ..committer.format.records.run_conflict import SettledBy, Settlement
-        from ..committer.upkeep.settlement_policy import SettlementPolicy
+        from ..committer.upkeep.conflicts.settlement_policy import SettlementPolicy
         from ..maintenance.conflicts import note_rerun
         from ..provider.settling import settle_by_rerun
 
@@ -354,7 +354,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         self, table: Table, done: Sequence[RunConflict], context: Context
     ) -> dict[str, Any]:
         """Report the outcome of conflicts, and fail if one is not settled."""
-        from ..committer.upkeep.conflicts import ConflictReport
+        from ..committer.upkeep.conflicts.conflict_search import ConflictReport
         from ..maintenance.conflicts import as_members, conflicts_as_markdown
 
         url = table.root.url

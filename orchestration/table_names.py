@@ -11,7 +11,7 @@ from ..committer.store.s3_urls import check_bucket_part
 from .runs.arguments import read_names
 
 if TYPE_CHECKING:
-    from ..committer.upkeep.upload_selection import UploadsPath
+    from ..committer.upkeep.purging.upload_selection import UploadsPath
     from ..maintenance.destinations import Destination
 
 
@@ -86,7 +86,7 @@ def all_below(table_root: str | None, client: Any, of: str) -> list[Destination]
 
 
 def _path(root: str | None, of: str) -> UploadsPath:
-    from ..committer.upkeep.upload_selection import UploadsPath
+    from ..committer.upkeep.purging.upload_selection import UploadsPath
 
     if not root:
         raise InvalidInputError(

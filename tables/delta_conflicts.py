@@ -27,11 +27,11 @@ from ..committer.format.layout import TableRoot
 from ..committer.format.records.run_conflict import ConflictingRun, ConflictRecord, SettledBy
 from ..committer.store.listing import Listing, list_objects
 from ..committer.store.requests import Step
-from ..committer.upkeep.conflict_book import ConflictBook
-from ..committer.upkeep.conflict_look import FIRST, StoredFailure, failures_since
-from ..committer.upkeep.conflict_record import ROUNDS, read_conflicts
-from ..committer.upkeep.conflicts import ConflictReport, remembered
-from ..committer.upkeep.met_runs import RunCommit
+from ..committer.upkeep.conflicts.conflict_book import ConflictBook
+from ..committer.upkeep.conflicts.conflict_look import FIRST, StoredFailure, failures_since
+from ..committer.upkeep.conflicts.conflict_record import ROUNDS, read_conflicts
+from ..committer.upkeep.conflicts.conflict_search import ConflictReport, remembered
+from ..committer.upkeep.conflicts.met_runs import RunCommit
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.actions import AddFile, RemoveFile

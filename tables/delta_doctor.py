@@ -7,10 +7,10 @@ from ..committer.errors import ZeroRenameError
 from ..committer.format.layout import TableRoot
 from ..committer.store.requests import Step
 from ..committer.upkeep.checkpoint import late_files
-from ..committer.upkeep.doctor import about_fast_rules, about_place, longest_job
+from ..committer.upkeep.doctor.examination import about_fast_rules, about_place, longest_job
+from ..committer.upkeep.doctor.store_problems import about_fast_root
 from ..committer.upkeep.problem import Problem
 from ..committer.upkeep.recovery import Outcome
-from ..committer.upkeep.store_problems import about_fast_root
 from ..layouts.delta.data_roots import data_root_of, roots_of
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.opening import LogDepth, open_log

@@ -21,7 +21,7 @@ from ..committer.format.job_spec import NOBODY, OnConflict, Owner
 from ..committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
 from ..committer.format.records.typed_json import Unfit, from_members
 from ..committer.store.requests import Step
-from ..committer.upkeep.met_runs import RunCommit
+from ..committer.upkeep.conflicts.met_runs import RunCommit
 from ..log.actions import AddFile, AppTransaction, RemoveFile
 from ..log.change import RESTORE, RUN
 from ..log.entries import LogEntry, LogFolder

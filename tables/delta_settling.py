@@ -32,7 +32,7 @@ from ..committer.format.layout import TableRoot
 from ..committer.format.records.run_conflict import ConflictingRun, RunConflict, SettledBy
 from ..committer.format.settling import SettledRuns, Settling
 from ..committer.store.requests import Step
-from ..committer.upkeep.conflict_settling import RERUN_REMEDY
+from ..committer.upkeep.conflicts.conflict_settling import RERUN_REMEDY
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.actions import AddFile, LogMetadata, RemoveFile

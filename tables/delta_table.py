@@ -93,12 +93,12 @@ from ..committer.upkeep.compaction import (
     compactible,
     content_kept,
 )
-from ..committer.upkeep.conflict_record import open_conflicts, settle
-from ..committer.upkeep.conflicts import ConflictReport
+from ..committer.upkeep.conflicts.conflict_record import open_conflicts, settle
+from ..committer.upkeep.conflicts.conflict_search import ConflictReport
+from ..committer.upkeep.conflicts.settlement_policy import SettlementPolicy
 from ..committer.upkeep.problem import Problem
-from ..committer.upkeep.purge import PurgeEntry
+from ..committer.upkeep.purging.purge import PurgeEntry
 from ..committer.upkeep.recovery import OpenJob, Recovered
-from ..committer.upkeep.settlement_policy import SettlementPolicy
 from ..committer.upkeep.unfinished import telling_of_jobs, unless_begun
 from ..committer.upkeep.verify import Finding
 from ..committer.write_job import WriteJob, this_process

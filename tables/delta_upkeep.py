@@ -23,7 +23,7 @@ from ..committer.overview.rival_jobs import RivalJob, meet, stored_names
 from ..committer.store.fast_root import is_fast
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, Found, Get, Step
-from ..committer.upkeep.purge import PurgeEntry, remove_objects
+from ..committer.upkeep.purging.purge import PurgeEntry, remove_objects
 from ..committer.upkeep.recovery import OpenJob, Outcome, Recovered
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout

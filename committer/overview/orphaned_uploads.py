@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from ..errors import StoreRefusedError
 from ..format.layout import TableRoot
 from ..store.requests import Step
-from ..upkeep.purge import PurgeAction
-from ..upkeep.purge_plan import Whose
-from ..upkeep.upload_selection import Selection, UploadsPath
-from ..upkeep.upload_sweep import SeenUpload, UploadSweep
+from ..upkeep.purging.purge import PurgeAction
+from ..upkeep.purging.purge_plan import Whose
+from ..upkeep.purging.upload_selection import Selection, UploadsPath
+from ..upkeep.purging.upload_sweep import SeenUpload, UploadSweep
 
 _DAY = 24 * 3600.0
 #: Uploads that are reported one by one, at the most.

@@ -14,7 +14,7 @@ from ..format.records.failure import Failure
 from ..format.records.head import HeadState, Slot
 from ..store.listing import list_objects
 from ..store.requests import All, ListedObject, Step
-from ..upkeep.conflict_look import GAVE_WAY, head_met, read_failure
+from ..upkeep.conflicts.conflict_look import GAVE_WAY, head_met, read_failure
 from .recent_jobs import SeenJob
 
 #: Seconds before now within which failures are read: purges keep them as long.

@@ -21,7 +21,7 @@ from ..format.records.decision import Verdict
 from ..format.records.run_conflict import ConflictRecord, RunConflict
 from ..store.listing import list_objects
 from ..store.requests import All, ListedUpload, Step
-from ..upkeep.conflict_record import read_conflicts
+from ..upkeep.conflicts.conflict_record import read_conflicts
 from ..upkeep.recovery import known
 from .recent_jobs import SeenJob, recent_jobs
 from .rival_jobs import TableShape, stored_names

@@ -9,7 +9,7 @@ from ..commit.state.table_kind import TableKind, table_kind
 from ..format.layout import TableRoot, is_hidden
 from ..store.listing import Children, list_children
 from ..store.requests import All, Step
-from .upload_selection import UploadsPath
+from .purging.upload_selection import UploadsPath
 
 Place = TypeVar("Place")
 #: A step that finds places in a folder. It receives the folder's prefix, with a slash at its end,

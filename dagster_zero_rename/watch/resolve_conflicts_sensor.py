@@ -24,7 +24,7 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.format.job_spec import Mode, Owner
 from zero_rename.committer.format.records.run_conflict import SettledBy, Settlement, is_dagsters
-from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
+from zero_rename.committer.upkeep.conflicts.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import ChosenRun, choose_reruns, find_here, note_rerun
 from zero_rename.orchestration.runs.arguments import read_seconds
 from zero_rename.tables.table_at import opened_as_it_is

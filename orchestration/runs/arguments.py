@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from ...committer.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from ...committer.upkeep.settlement_policy import SettlementPolicy
+    from ...committer.upkeep.conflicts.settlement_policy import SettlementPolicy
 
 #: Reads an argument, from its name (for the error) and its value.
 Parser = Callable[[str, object], Any]
@@ -125,7 +125,7 @@ def read_policy(name: str, given: object) -> SettlementPolicy:
 
     :raises InvalidInputError: anything else.
     """
-    from ...committer.upkeep.settlement_policy import SettlementPolicy
+    from ...committer.upkeep.conflicts.settlement_policy import SettlementPolicy
 
     is_text = isinstance(given, str) and given.lstrip().startswith("{")
     return SettlementPolicy.parse(read_mapping(name, given) if is_text else given)

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from ...committer.commit.state.tolerance import unless_denied
 from ...committer.format.layout import TableRoot
 from ...committer.store.requests import All, ListedUpload, ListObjects, ObjectPage, Step
-from ...committer.upkeep.purge_plan import folders_of
-from ...committer.upkeep.upload_selection import Name, NeededBy, name_of
+from ...committer.upkeep.purging.purge_plan import folders_of
+from ...committer.upkeep.purging.upload_selection import Name, NeededBy, name_of
 from ..hadoop.job_traces import MAGIC_JOB, uuids_in_name
 from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import OpenTries, open_tries

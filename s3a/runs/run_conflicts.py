@@ -19,11 +19,11 @@ from ...committer.format.layout import UNPARTITIONED, TableRoot
 from ...committer.format.records.run_conflict import ConflictingRun
 from ...committer.store.listing import list_objects
 from ...committer.store.requests import All, Step
-from ...committer.upkeep.conflict_book import ConflictBook
-from ...committer.upkeep.conflict_look import FIRST
-from ...committer.upkeep.conflict_record import ROUNDS, read_conflicts
-from ...committer.upkeep.conflicts import ConflictReport, remembered
-from ...committer.upkeep.met_runs import RunCommit
+from ...committer.upkeep.conflicts.conflict_book import ConflictBook
+from ...committer.upkeep.conflicts.conflict_look import FIRST
+from ...committer.upkeep.conflicts.conflict_record import ROUNDS, read_conflicts
+from ...committer.upkeep.conflicts.conflict_search import ConflictReport, remembered
+from ...committer.upkeep.conflicts.met_runs import RunCommit
 from .ledger import beside, read_record, runs_prefix, tries_on_record
 from .rivals import has_committed, in_order_of_writing, met_others, replaces, written_at
 from .try_record import StoredTry, TryRecord

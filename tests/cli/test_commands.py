@@ -222,7 +222,7 @@ def test_purge_fails_loudly_where_aborting_does(
 ) -> None:
     stays = Unknown("503 SlowDown")
     answered_by(lambda request: stays if isinstance(request, AbortUpload) else None)
-    monkeypatch.setattr("zero_rename.committer.upkeep.purge._ROUNDS", Backoff(2, 0.01))
+    monkeypatch.setattr("zero_rename.committer.upkeep.purging.purge._ROUNDS", Backoff(2, 0.01))
     (job,) = {file.job for file in table.files()}
     key = f"flights/day=1/part-00009-{job}-0000.parquet"
     s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)

@@ -26,8 +26,8 @@ from zero_rename.committer.store.requests import Found, Head, Step
 from zero_rename.committer.upkeep.access_policy import Role, Service, access_policy
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction
 from zero_rename.committer.upkeep.log_guard import log_guard
-from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
-from zero_rename.committer.upkeep.upload_sweep import UploadSweep
+from zero_rename.committer.upkeep.purging.upload_selection import Selection, UploadsPath
+from zero_rename.committer.upkeep.purging.upload_sweep import UploadSweep
 from zero_rename.layouts.delta.delta_layout import DeltaLayout
 from zero_rename.orchestration.submit.package_file import put_once
 from zero_rename.s3a.runs import ledger

@@ -12,7 +12,7 @@ from conftest import Bucket
 
 from zero_rename import Table
 from zero_rename.committer import InvalidInputError, JobSpec, RunRanks
-from zero_rename.committer.upkeep.upload_selection import Selection
+from zero_rename.committer.upkeep.purging.upload_selection import Selection
 from zero_rename.tables import DeltaTable
 
 pytestmark = [pytest.mark.memory_s3]

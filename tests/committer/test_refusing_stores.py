@@ -34,8 +34,8 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.committer.store.requests import Done, Head, ListParts, Put, Refused
-from zero_rename.committer.upkeep.doctor import backstop
-from zero_rename.committer.upkeep.upload_selection import UploadsPath
+from zero_rename.committer.upkeep.doctor.examination import backstop
+from zero_rename.committer.upkeep.purging.upload_selection import UploadsPath
 from zero_rename.orchestration.table_names import table_url
 
 DATA = pa.table({"day": [1, 1], "value": [1, 2]})

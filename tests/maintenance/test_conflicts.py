@@ -13,7 +13,7 @@ from support.s3a_jobs import a_try
 from support.virtual_time import TickingWorld
 from zero_rename.committer import InvalidInputError, Mode, Owner, RunRank, Table
 from zero_rename.committer.store.requests import Put
-from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
+from zero_rename.committer.upkeep.conflicts.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import (
     choose_reruns,
     conflicts_as_markdown,

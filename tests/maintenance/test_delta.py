@@ -15,7 +15,7 @@ from zero_rename import Table
 from zero_rename.committer import InvalidInputError
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import CreateUpload, Delete, Found, Get, Put
-from zero_rename.committer.upkeep.purge import PurgeAction
+from zero_rename.committer.upkeep.purging.purge import PurgeAction
 from zero_rename.maintenance.conflicts import ConflictOrder, find_here
 from zero_rename.maintenance.destinations import destination_at, destinations_in
 from zero_rename.maintenance.purging import PurgeOrder, purge_destination

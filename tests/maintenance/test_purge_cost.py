@@ -13,7 +13,7 @@ from support.s3a_jobs import ROOT, MagicJob, a_try
 from support.virtual_time import CONNECTIONS, TickingDriver
 from zero_rename.committer import Table
 from zero_rename.committer.store.requests import CreateUpload
-from zero_rename.committer.upkeep.purge import PurgeAction
+from zero_rename.committer.upkeep.purging.purge import PurgeAction
 from zero_rename.maintenance.destinations import destination_at
 from zero_rename.maintenance.purging import PurgeOrder, purge_destination
 from zero_rename.s3a.runs.ledger import open_try

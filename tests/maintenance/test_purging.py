@@ -22,9 +22,9 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.requests import CreateUpload, Put
-from zero_rename.committer.upkeep.purge import PurgeAction
+from zero_rename.committer.upkeep.purging.purge import PurgeAction
+from zero_rename.committer.upkeep.purging.upload_selection import UploadsPath
 from zero_rename.committer.upkeep.recovery import is_lasting
-from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.maintenance.destinations import (
     Destination,
     destination_at,

@@ -15,8 +15,8 @@ from zero_rename.catalog.glue import GlueCatalog
 from zero_rename.committer.errors import StoreUnreachableError
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.requests import AbortUpload, ListUploads, Unknown
+from zero_rename.committer.upkeep.purging.upload_selection import UploadsPath
 from zero_rename.committer.upkeep.tables_below import tables_below
-from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.maintenance import destinations
 from zero_rename.operators.maintenance import MaintainTablesOperator
 from zero_rename.provider.hooks import ZeroRenameHook

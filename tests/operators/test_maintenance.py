@@ -315,7 +315,7 @@ class TestPurge:
         key = foreign_upload(tables)
         stays = Refused("MethodNotAllowed")
         answered_by(lambda request: stays if isinstance(request, AbortUpload) else None)
-        monkeypatch.setattr("zero_rename.committer.upkeep.purge._ROUNDS", Backoff(2, 0.01))
+        monkeypatch.setattr("zero_rename.committer.upkeep.purging.purge._ROUNDS", Backoff(2, 0.01))
         with pytest.raises(ZeroRenameError, match="1 orphaned upload could not be removed"):
             run(PurgeStaleUploadsOperator, tables.url(), foreign=True)
         assert tables.bucket.uploads() == [key]

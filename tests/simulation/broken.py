@@ -80,16 +80,10 @@ from zero_rename.committer.store.requests import (
     Put,
     Unknown,
 )
-from zero_rename.committer.upkeep import (
-    adopt,
-    compaction,
-    purge,
-    rebuilt_heads,
-    recovery,
-    resolution,
-    upload_judge,
-)
+from zero_rename.committer.upkeep import adopt, compaction, rebuilt_heads, recovery
+from zero_rename.committer.upkeep.conflicts import resolution
 from zero_rename.committer.upkeep.gc import fold_heads
+from zero_rename.committer.upkeep.purging import purge, upload_judge
 
 TWO_REPLACES = "two replaces of one partition"
 RESURRECTS_UNSEEN = "a slow applier where Complete resurrects, an answer lost"

@@ -53,7 +53,7 @@ from zero_rename.committer.commit.snapshot import Snapshot, take_snapshot
 from zero_rename.committer.commit.state.context import Context
 from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.store import requests as s
-from zero_rename.committer.upkeep.purge import purge
+from zero_rename.committer.upkeep.purging.purge import purge
 from zero_rename.committer.upkeep.rebuilt_heads import rebuild_heads
 from zero_rename.committer.upkeep.recovery import recover
 from zero_rename.committer.upkeep.repair import repair

@@ -68,14 +68,18 @@ from zero_rename.committer.store.requests import (
 )
 from zero_rename.committer.upkeep.adopt import adopt
 from zero_rename.committer.upkeep.compaction import compaction_spec, find_compactible
+from zero_rename.committer.upkeep.conflicts.resolution import (
+    ResolutionPlan,
+    plan_resolution,
+    plan_undoing,
+)
 from zero_rename.committer.upkeep.gc.collect import gc
-from zero_rename.committer.upkeep.purge import purge
+from zero_rename.committer.upkeep.purging.purge import purge
+from zero_rename.committer.upkeep.purging.upload_selection import Selection, UploadsPath
+from zero_rename.committer.upkeep.purging.upload_sweep import UploadSweep
 from zero_rename.committer.upkeep.rebuilt_heads import rebuild_heads
 from zero_rename.committer.upkeep.recovery import recover
 from zero_rename.committer.upkeep.repair import repair
-from zero_rename.committer.upkeep.resolution import ResolutionPlan, plan_resolution, plan_undoing
-from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
-from zero_rename.committer.upkeep.upload_sweep import UploadSweep
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 ONE, TWO = "day=1", "day=2"

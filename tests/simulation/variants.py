@@ -13,7 +13,8 @@ from typing import Any
 from zero_rename.committer.commit import abort, apply, claim, close, commit, markers, snapshot
 from zero_rename.committer.commit import open as opening
 from zero_rename.committer.commit.state import decide, heads, partition_files
-from zero_rename.committer.upkeep import purge, recovery
+from zero_rename.committer.upkeep import recovery
+from zero_rename.committer.upkeep.purging import purge
 
 #: The invariants, by which a variant may be caught.
 COMPLETENESS = "completeness"

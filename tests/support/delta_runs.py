@@ -14,7 +14,7 @@ from zero_rename.committer import Owner
 from zero_rename.committer.format.records.failure import Failure
 from zero_rename.committer.format.records.run_conflict import RunConflict
 from zero_rename.committer.store import requests as s
-from zero_rename.committer.upkeep.conflicts import ConflictReport
+from zero_rename.committer.upkeep.conflicts.conflict_search import ConflictReport
 from zero_rename.tables import DeltaTable
 
 URL = "s3://bucket/flights"

@@ -33,7 +33,7 @@ from zero_rename.committer.store.requests import (
     UploadPart,
 )
 from zero_rename.committer.table import Table
-from zero_rename.committer.upkeep.purge import purge
+from zero_rename.committer.upkeep.purging.purge import purge
 from zero_rename.committer.upkeep.recovery import recover
 
 ROOT = TableRoot("bucket", "flights")

@@ -14,8 +14,8 @@ from zero_rename import Table
 from zero_rename.committer.commit.state.table_kind import OPEN_IN_LOG, TableKind, table_kind
 from zero_rename.committer.format.schema.other_formats import OtherFormatError
 from zero_rename.committer.store.requests import CreateUpload
+from zero_rename.committer.upkeep.purging.upload_selection import UploadsPath
 from zero_rename.committer.upkeep.tables_below import tables_below
-from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.log.job_files import KIND
 from zero_rename.tables import DeltaTable
 

@@ -31,7 +31,7 @@ from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.fast_root import is_fast
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction, Checkpointed
 from zero_rename.committer.upkeep.compaction import CompactAction
-from zero_rename.committer.upkeep.purge import PurgeAction
+from zero_rename.committer.upkeep.purging.purge import PurgeAction
 from zero_rename.committer.upkeep.verify import FindingKind
 from zero_rename.log.actions import AddFile
 from zero_rename.log.change import COPY_OF

@@ -10,7 +10,7 @@ from walk.settled import SettleConflict, lost
 from walk.world import Process, Told, World
 
 from zero_rename.committer.errors import InvalidInputError, SupersededRunError
-from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
+from zero_rename.committer.upkeep.conflicts.settlement_policy import SettlementPolicy
 
 
 def runs_of(world: World) -> RunsOracle:

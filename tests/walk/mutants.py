@@ -67,7 +67,7 @@ MUTANTS = (
     ),
     Mutant(
         "a resolution goes by no base",
-        "upkeep.resolution",
+        "upkeep.conflicts.resolution",
         "base=self.snapshot.base,",
         "on_conflict='last_wins',",
         ("append", "undo", "replace"),
@@ -161,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "a purge aborts the uploads of open jobs",
-        "upkeep.purge_plan",
+        "upkeep.purging.purge_plan",
         'return False, "its job is open"',
         'return True, "its job is open"',
         ("open", "purge", "commit"),
@@ -619,7 +619,7 @@ RUNS = (
     ),
     Mutant(
         "a run that has lost keeps its rows",
-        "upkeep.conflict_settling",
+        "upkeep.conflicts.conflict_settling",
         "if not now.is_of(winner, state.head.last_job) or others & now.runs:",
         "if False:",
         ("replace late", "settle conflict"),

@@ -46,9 +46,9 @@ from zero_rename.committer.store.requests import (
     ListUploads,
     Put,
 )
-from zero_rename.committer.upkeep.conflict_record import settle
-from zero_rename.committer.upkeep.conflicts import find_conflicts
-from zero_rename.committer.upkeep.doctor import problems
+from zero_rename.committer.upkeep.conflicts.conflict_record import settle
+from zero_rename.committer.upkeep.conflicts.conflict_search import find_conflicts
+from zero_rename.committer.upkeep.doctor.examination import problems
 
 READS = (Get, Head, ListObjects, ListUploads, ListParts, ListLifecycleRules)
 TASK = Owner(dag_id="flights", run_id="r1", task_id="load", try_number=1)

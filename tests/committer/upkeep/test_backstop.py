@@ -8,7 +8,7 @@ from support import delta_tables
 from support.memory_store import MemoryDriver, MemoryStore
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.lifecycle import LifecycleRule
-from zero_rename.committer.upkeep.doctor import backstop
+from zero_rename.committer.upkeep.doctor.examination import backstop
 
 DAY = 24 * 3600.0
 

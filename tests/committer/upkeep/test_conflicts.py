@@ -24,7 +24,7 @@ from zero_rename.committer.format.records.failure import Failure
 from zero_rename.committer.format.records.run_conflict import ConflictCause, RunConflict, SettledBy
 from zero_rename.committer.format.run_rank import RankKind
 from zero_rename.committer.store.requests import Get, Put
-from zero_rename.committer.upkeep.conflicts import ConflictReport, find_conflicts
+from zero_rename.committer.upkeep.conflicts.conflict_search import ConflictReport, find_conflicts
 
 DAY = 24 * 3600.0
 FIRST, SECOND, THIRD = (RunRank(float(day)) for day in (1, 2, 3))

@@ -17,7 +17,7 @@ from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.format.records.head import Slot
 from zero_rename.committer.store.requests import AbortUpload, Delete, Put
 from zero_rename.committer.upkeep.adopt import adopt
-from zero_rename.committer.upkeep.doctor import examine
+from zero_rename.committer.upkeep.doctor.examination import examine
 from zero_rename.committer.upkeep.gc.collect import gc
 from zero_rename.committer.upkeep.recovery import open_jobs
 from zero_rename.committer.upkeep.repair import repair

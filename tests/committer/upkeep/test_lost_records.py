@@ -13,7 +13,7 @@ from zero_rename.committer.format.job_spec import NOBODY, OnRepeat, SuccessMarke
 from zero_rename.committer.format.records.head import Slot
 from zero_rename.committer.store.lifecycle import LifecycleRule
 from zero_rename.committer.upkeep.adopt import adopt, adopt_current
-from zero_rename.committer.upkeep.doctor import examine
+from zero_rename.committer.upkeep.doctor.examination import examine
 from zero_rename.committer.upkeep.verify import verify_current
 
 DAYS = [DAY1, DAY2, DAY3]

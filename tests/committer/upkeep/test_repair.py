@@ -54,9 +54,9 @@ from zero_rename.committer.store.requests import (
     Unknown,
     UploadPart,
 )
-from zero_rename.committer.upkeep.doctor import about_rules, examine
+from zero_rename.committer.upkeep.doctor.examination import about_rules, examine
+from zero_rename.committer.upkeep.doctor.store_problems import renew_facts
 from zero_rename.committer.upkeep.repair import repair, without
-from zero_rename.committer.upkeep.store_problems import renew_facts
 
 pytestmark = pytest.mark.memory_s3
 

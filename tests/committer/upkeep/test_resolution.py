@@ -24,8 +24,12 @@ from zero_rename.committer import (
 from zero_rename.committer.commit.snapshot import take_snapshot
 from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.store.requests import Delete, Deleted, DeleteMany, Put, Step
-from zero_rename.committer.upkeep.resolution import ResolutionPlan, plan_resolution, plan_undoing
-from zero_rename.committer.upkeep.touches import Touch, touches_of
+from zero_rename.committer.upkeep.conflicts.resolution import (
+    ResolutionPlan,
+    plan_resolution,
+    plan_undoing,
+)
+from zero_rename.committer.upkeep.conflicts.touches import Touch, touches_of
 
 HOUR, YEAR = 3600.0, 365 * 86_400.0
 OWN: dict[str, Any] = {"idempotency_key": "run", "on_repeat": OnRepeat.REPLACE_OWN}

@@ -31,8 +31,8 @@ from zero_rename.committer.format.records.run_conflict import (
 )
 from zero_rename.committer.format.records.success_marker import SuccessMarker
 from zero_rename.committer.format.run_rank import RankKind
-from zero_rename.committer.upkeep.conflict_settling import plan_settlement
-from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
+from zero_rename.committer.upkeep.conflicts.conflict_settling import plan_settlement
+from zero_rename.committer.upkeep.conflicts.settlement_policy import SettlementPolicy
 
 FIRST, SECOND, THIRD = (RunRank(float(day)) for day in (1, 2, 3))
 REPLACE: dict[str, Any] = {"mode": Mode.REPLACE}

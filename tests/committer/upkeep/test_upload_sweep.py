@@ -28,9 +28,8 @@ from zero_rename.committer.store.requests import (
     UploadPage,
     UploadPart,
 )
-from zero_rename.committer.upkeep.purge_plan import Whose
-from zero_rename.committer.upkeep.recovery import Recovered
-from zero_rename.committer.upkeep.upload_selection import (
+from zero_rename.committer.upkeep.purging.purge_plan import Whose
+from zero_rename.committer.upkeep.purging.upload_selection import (
     Name,
     NeededBy,
     Selection,
@@ -39,7 +38,8 @@ from zero_rename.committer.upkeep.upload_selection import (
     name_of,
     spare_none,
 )
-from zero_rename.committer.upkeep.upload_sweep import SeenUpload, UploadSweep
+from zero_rename.committer.upkeep.purging.upload_sweep import SeenUpload, UploadSweep
+from zero_rename.committer.upkeep.recovery import Recovered
 
 DAY = 86400.0
 TABLE = ROOT.url

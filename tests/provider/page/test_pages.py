@@ -23,8 +23,8 @@ from zero_rename.committer.overview.partition_history import look_back
 from zero_rename.committer.overview.recent_jobs import read_job_manifest
 from zero_rename.committer.overview.table_overview import look_over
 from zero_rename.committer.store.requests import Put
-from zero_rename.committer.upkeep.conflict_record import settle
-from zero_rename.committer.upkeep.conflicts import find_conflicts
+from zero_rename.committer.upkeep.conflicts.conflict_record import settle
+from zero_rename.committer.upkeep.conflicts.conflict_search import find_conflicts
 from zero_rename.provider.page import pages, wording
 from zero_rename.provider.page.addresses import task_address
 from zero_rename.provider.page.failed_tasks import FailedTask

@@ -14,7 +14,7 @@ from support.hadoop_committers import Application, Place, numbers
 from support.request_gate import Gate
 from support.waiting import STUCK
 from zero_rename.committer import Table
-from zero_rename.committer.upkeep.purge import PurgeAction
+from zero_rename.committer.upkeep.purging.purge import PurgeAction
 from zero_rename.maintenance.destinations import destinations_in
 from zero_rename.maintenance.purging import PurgedDestination, PurgeOrder, purge_destination
 

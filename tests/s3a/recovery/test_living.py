@@ -11,8 +11,8 @@ import pytest
 from support.s3a_jobs import JOB, OTHER, ROOT, WRITE, MadeFile, World, a_try
 from zero_rename.committer.errors import StoreRefusedError
 from zero_rename.committer.store.requests import CreateUpload, ListObjects, Put
-from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
-from zero_rename.committer.upkeep.upload_sweep import SeenUpload, UploadSweep
+from zero_rename.committer.upkeep.purging.upload_selection import Selection, UploadsPath
+from zero_rename.committer.upkeep.purging.upload_sweep import SeenUpload, UploadSweep
 from zero_rename.s3a.recovery.liveness import RecoveryOptions
 from zero_rename.s3a.recovery.living import LivingJobs
 from zero_rename.s3a.runs.ledger import open_try, runs_prefix

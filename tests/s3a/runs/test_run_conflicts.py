@@ -14,7 +14,7 @@ from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.format.records.run_conflict import ConflictCause, RunConflict, SettledBy
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Found, Get, Put
-from zero_rename.committer.upkeep.conflicts import ConflictReport
+from zero_rename.committer.upkeep.conflicts.conflict_search import ConflictReport
 from zero_rename.orchestration.runs.task_run import TaskRun
 from zero_rename.orchestration.s3a.configuration import LoadRequest
 from zero_rename.orchestration.s3a.load import S3ALoad

@@ -20,9 +20,9 @@ from zero_rename.committer.format.layout import JOB_ID
 from zero_rename.committer.format.records.head import Slot
 from zero_rename.committer.format.records.run_conflict import ConflictCause
 from zero_rename.committer.store.requests import Delete, DeleteMany, Get, Put, Unknown
-from zero_rename.committer.upkeep.conflicts import find_conflicts
+from zero_rename.committer.upkeep.conflicts.conflict_search import find_conflicts
+from zero_rename.committer.upkeep.conflicts.resolution import plan_undoing
 from zero_rename.committer.upkeep.gc.collect import GcReport, gc
-from zero_rename.committer.upkeep.resolution import plan_undoing
 
 DAY = 24 * 3600.0
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..commit.state.decide import Decided
-from ..format.job_spec import OnConflict, Owner
-from ..format.records.partition_decision import PartitionDecision
-from ..format.records.run_conflict import ConflictCause, ConflictingRun
-from ..format.run_rank import RunRank
+from ...commit.state.decide import Decided
+from ...format.job_spec import OnConflict, Owner
+from ...format.records.partition_decision import PartitionDecision
+from ...format.records.run_conflict import ConflictCause, ConflictingRun
+from ...format.run_rank import RunRank
 
 
 @dataclass(frozen=True)

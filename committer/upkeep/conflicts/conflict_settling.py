@@ -10,22 +10,22 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ..commit.state.context import Context
-from ..commit.state.decide import Decided, read_decision
-from ..commit.state.found_table import FoundTable, find_table, read_table
-from ..commit.state.heads import read_head
-from ..commit.state.open_jobs import OpenEntry, list_open, read_open
-from ..commit.state.partition_files import files_of_head
-from ..errors import InvalidInputError, OtherJobError, first_few
-from ..format.job_spec import JobSpec, Owner, SuccessMarkers
-from ..format.layout import UNPARTITIONED
-from ..format.read_base import ReadBase
-from ..format.records.data_file import DataFile
-from ..format.records.head import HeadState, Slot
-from ..format.records.partition_ranks import SettledRuns, Settling
-from ..format.records.run_conflict import ConflictingRun, RunConflict
-from ..format.schema.hive_paths import spelled_as_stored
-from ..store.requests import All, Step
+from ...commit.state.context import Context
+from ...commit.state.decide import Decided, read_decision
+from ...commit.state.found_table import FoundTable, find_table, read_table
+from ...commit.state.heads import read_head
+from ...commit.state.open_jobs import OpenEntry, list_open, read_open
+from ...commit.state.partition_files import files_of_head
+from ...errors import InvalidInputError, OtherJobError, first_few
+from ...format.job_spec import JobSpec, Owner, SuccessMarkers
+from ...format.layout import UNPARTITIONED
+from ...format.read_base import ReadBase
+from ...format.records.data_file import DataFile
+from ...format.records.head import HeadState, Slot
+from ...format.records.partition_ranks import SettledRuns, Settling
+from ...format.records.run_conflict import ConflictingRun, RunConflict
+from ...format.schema.hive_paths import spelled_as_stored
+from ...store.requests import All, Step
 
 #: Advice in an error about rows that cannot be brought back.
 RERUN_REMEDY = "Let the run that is to stand load the partition again."

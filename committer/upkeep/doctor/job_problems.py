@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..commit.state.context import Context
-from ..commit.state.decide import Decided, read_decision
-from ..commit.state.heads import all_heads, read_head
-from ..commit.state.open_jobs import OpenEntry, list_open, read_open
-from ..commit.state.partition_files import files_of_heads
-from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, HeadMovedError, StoreRefusedError, counted
-from ..format.job_spec import Coordination
-from ..format.layout import is_hidden, is_job_id
-from ..format.records.decision import Decision
-from ..format.records.head import HeadState, Slot
-from ..format.records.table_record import TableRecord
-from ..store.listing import list_objects
-from ..store.requests import All, Delete, Head, Refused, Step, etag_of
-from .problem import Problem, about_damage
-from .put_back import heads_put_back
-from .repair import find_lost
+from ...commit.state.context import Context
+from ...commit.state.decide import Decided, read_decision
+from ...commit.state.heads import all_heads, read_head
+from ...commit.state.open_jobs import OpenEntry, list_open, read_open
+from ...commit.state.partition_files import files_of_heads
+from ...commit.state.tolerance import or_damage
+from ...errors import DamagedError, HeadMovedError, StoreRefusedError, counted
+from ...format.job_spec import Coordination
+from ...format.layout import is_hidden, is_job_id
+from ...format.records.decision import Decision
+from ...format.records.head import HeadState, Slot
+from ...format.records.table_record import TableRecord
+from ...store.listing import list_objects
+from ...store.requests import All, Delete, Head, Refused, Step, etag_of
+from ..problem import Problem, about_damage
+from ..put_back import heads_put_back
+from ..repair import find_lost
 
 #: Seconds of silence after which a decided job counts as abandoned, even if its patience is longer.
 APPLYING = 3600.0

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from math import ceil
 
-from ..commit.state.context import Context
-from ..commit.state.found_table import read_table
-from ..commit.state.open_jobs import list_open, read_open
-from ..commit.state.table_kind import OPEN_IN_LOG
-from ..commit.state.tolerance import or_damage, unless_gone
-from ..errors import (
+from ...commit.state.context import Context
+from ...commit.state.found_table import read_table
+from ...commit.state.open_jobs import list_open, read_open
+from ...commit.state.table_kind import OPEN_IN_LOG
+from ...commit.state.tolerance import or_damage, unless_gone
+from ...errors import (
     DamagedError,
     InvalidInputError,
     OutcomeUnknownError,
@@ -21,15 +21,15 @@ from ..errors import (
     ZeroRenameError,
     counted,
 )
-from ..format.job_spec import Coordination, JobSpec
-from ..format.layout import TableRoot
-from ..format.records.table_record import TableRecord
-from ..format.schema.directory import canonical_name, is_parquet, visible_files
-from ..scan.current_table import current_table
-from ..store.fast_root import FastPlace, FastRoot
-from ..store.lifecycle import LifecycleRule
-from ..store.listing import list_objects
-from ..store.requests import (
+from ...format.job_spec import Coordination, JobSpec
+from ...format.layout import TableRoot
+from ...format.records.table_record import TableRecord
+from ...format.schema.directory import canonical_name, is_parquet, visible_files
+from ...scan.current_table import current_table
+from ...store.fast_root import FastPlace, FastRoot
+from ...store.lifecycle import LifecycleRule
+from ...store.listing import list_objects
+from ...store.requests import (
     All,
     Done,
     Found,
@@ -41,11 +41,11 @@ from ..store.requests import (
     Step,
     Unknown,
 )
-from .adopt import find_unadopted
+from ..adopt import find_unadopted
+from ..lost_partitions import lost_partitions
+from ..problem import Problem, about_damage
+from ..purging.purge_plan import Judged, Wanted, Whose, judge_uploads
 from .job_problems import about_heads, about_jobs
-from .lost_partitions import lost_partitions
-from .problem import Problem, about_damage
-from .purge_plan import Judged, Wanted, Whose, judge_uploads
 from .store_problems import about_rights, about_store
 from .tiering_problems import about_tiering
 

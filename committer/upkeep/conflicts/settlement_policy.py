@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..errors import InvalidInputError, first_few
-from ..format.records.run_conflict import ConflictingRun, RunConflict
+from ...errors import InvalidInputError, first_few
+from ...format.records.run_conflict import ConflictingRun, RunConflict
 
 _REMEDY = "Give newest_run; or prefer, with DAGs, tasks or assets in order; or keep, with jobs."
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..commit.state.context import Context
-from ..format.layout import TableRoot
-from ..store.listing import first_object
-from ..store.requests import ListedObject, ListObjects, ListTieringRules, Step, Unknown
-from ..store.tiering import INTELLIGENT_TIERING, TieringRule
-from .problem import Problem
+from ...commit.state.context import Context
+from ...format.layout import TableRoot
+from ...store.listing import first_object
+from ...store.requests import ListedObject, ListObjects, ListTieringRules, Step, Unknown
+from ...store.tiering import INTELLIGENT_TIERING, TieringRule
+from ..problem import Problem
 
 
 def about_tiering(context: Context) -> Step[list[Problem]]:

@@ -6,25 +6,25 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..commit.snapshot import Survey, survey, take_snapshot
-from ..commit.state.context import Context
-from ..commit.state.decide import Decided, read_decision
-from ..commit.state.found_table import read_table
-from ..commit.state.heads import read_head
-from ..commit.state.tolerance import or_damage
-from ..errors import (
+from ...commit.snapshot import Survey, survey, take_snapshot
+from ...commit.state.context import Context
+from ...commit.state.decide import Decided, read_decision
+from ...commit.state.found_table import read_table
+from ...commit.state.heads import read_head
+from ...commit.state.tolerance import or_damage
+from ...errors import (
     DamagedError,
     InvalidInputError,
     OutcomeUnknownError,
     StoreRefusedError,
     counted,
 )
-from ..format.job_spec import Coordination
-from ..format.layout import job_in_key
-from ..format.records.head import HeadState, Slot
-from ..format.records.partition_decision import PartitionDecision
-from ..format.records.run_conflict import ConflictingRun, ConflictRecord, RunConflict, SettledBy
-from ..store.requests import All, Step
+from ...format.job_spec import Coordination
+from ...format.layout import job_in_key
+from ...format.records.head import HeadState, Slot
+from ...format.records.partition_decision import PartitionDecision
+from ...format.records.run_conflict import ConflictingRun, ConflictRecord, RunConflict, SettledBy
+from ...store.requests import All, Step
 from .conflict_book import ConflictBook
 from .conflict_look import NewRecords, StoredFailure, head_met, look_back, look_since
 from .conflict_record import ROUNDS, StoredConflicts, put_conflicts, read_conflicts, with_settled

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..errors import InvalidInputError, without_secrets
-from ..format.given_numbers import check_age
-from ..format.layout import require_job_id
-from ..store.requests import ListedUpload, Step
-from ..store.s3_urls import SCHEME, check_bucket_part
+from ...errors import InvalidInputError, without_secrets
+from ...format.given_numbers import check_age
+from ...format.layout import require_job_id
+from ...store.requests import ListedUpload, Step
+from ...store.s3_urls import SCHEME, check_bucket_part
 from .purge_plan import Judged, Whose
 
 #: The identity of an upload: its key and UploadId.

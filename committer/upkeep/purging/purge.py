@@ -7,26 +7,26 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
-from ..commit.apply import finish
-from ..commit.close import list_uploads
-from ..commit.index.read_index import find_old_parts, read_index, still_true
-from ..commit.state.context import Context
-from ..commit.state.decide import decide_abort, read_decision
-from ..commit.state.found_table import find_table
-from ..commit.state.heads import all_heads, list_heads_and_index, read_head, release_claim
-from ..commit.state.old_records import KEPT_FOR, find_old_records
-from ..commit.state.open_jobs import list_open, read_open
-from ..commit.state.tolerance import or_damage, or_error
-from ..errors import DamagedError, InvalidInputError, ZeroRenameError
-from ..format.job_spec import Coordination
-from ..format.layout import is_job_id, job_in_key
-from ..format.records.head import HeadState
-from ..store.backoff import Backoff
-from ..store.deletion import abort_until_gone, is_denied, remove
-from ..store.requests import All, Found, Head, ListedObject, ListedUpload, PartsPage, Step
-from ..store.upload_parts import parts_held
+from ...commit.apply import finish
+from ...commit.close import list_uploads
+from ...commit.index.read_index import find_old_parts, read_index, still_true
+from ...commit.state.context import Context
+from ...commit.state.decide import decide_abort, read_decision
+from ...commit.state.found_table import find_table
+from ...commit.state.heads import all_heads, list_heads_and_index, read_head, release_claim
+from ...commit.state.old_records import KEPT_FOR, find_old_records
+from ...commit.state.open_jobs import list_open, read_open
+from ...commit.state.tolerance import or_damage, or_error
+from ...errors import DamagedError, InvalidInputError, ZeroRenameError
+from ...format.job_spec import Coordination
+from ...format.layout import is_job_id, job_in_key
+from ...format.records.head import HeadState
+from ...store.backoff import Backoff
+from ...store.deletion import abort_until_gone, is_denied, remove
+from ...store.requests import All, Found, Head, ListedObject, ListedUpload, PartsPage, Step
+from ...store.upload_parts import parts_held
+from ..recovery import Outcome, Recovered, give_up, known, plan_recovery, recover
 from .purge_plan import Judged, Wanted, judge_uploads
-from .recovery import Outcome, Recovered, give_up, known, plan_recovery, recover
 from .upload_selection import Spared, spare_needed, spare_none
 
 #: How many uploads are measured by listing their parts.

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..commit.state.context import Context
-from ..commit.state.found_table import table_not_confirmed
-from ..commit.state.probe import probe
-from ..commit.state.rights import FINISHING, READING, WRITING, missing_rights
-from ..errors import FastRootGoneError, StoreRefusedError, StoreUnfitError
-from ..format.job_spec import Coordination
-from ..format.layout import TableRoot, new_write_id
-from ..format.records.store_facts import StoreFacts, other_stores
-from ..format.records.table_record import TableRecord
-from ..store.conditional_put import Written, put_record
-from ..store.fast_root import FastRoot
-from ..store.requests import Found, Get, Put, Step
-from .problem import Problem
-from .table_encryption import about_demand, about_refusal
+from ...commit.state.context import Context
+from ...commit.state.found_table import table_not_confirmed
+from ...commit.state.probe import probe
+from ...commit.state.rights import FINISHING, READING, WRITING, missing_rights
+from ...errors import FastRootGoneError, StoreRefusedError, StoreUnfitError
+from ...format.job_spec import Coordination
+from ...format.layout import TableRoot, new_write_id
+from ...format.records.store_facts import StoreFacts, other_stores
+from ...format.records.table_record import TableRecord
+from ...store.conditional_put import Written, put_record
+from ...store.fast_root import FastRoot
+from ...store.requests import Found, Get, Put, Step
+from ..problem import Problem
+from ..table_encryption import about_demand, about_refusal
 
 
 def about_rights(context: Context) -> Step[list[Problem]]:

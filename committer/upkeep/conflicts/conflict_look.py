@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..commit.state.context import Context
-from ..commit.state.decide import Decided, read_decision
-from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError
-from ..format.layout import TableRoot, job_began, jobs_between, jobs_on_record
-from ..format.records.failure import Failure
-from ..format.records.run_conflict import ConflictingRun, ConflictRecord
-from ..store.listing import Listing, list_objects
-from ..store.requests import Absent, All, Get, Step
+from ...commit.state.context import Context
+from ...commit.state.decide import Decided, read_decision
+from ...commit.state.tolerance import or_damage
+from ...errors import DamagedError
+from ...format.layout import TableRoot, job_began, jobs_between, jobs_on_record
+from ...format.records.failure import Failure
+from ...format.records.run_conflict import ConflictingRun, ConflictRecord
+from ...store.listing import Listing, list_objects
+from ...store.requests import Absent, All, Get, Step
 
 #: Seconds by which the clock of a driver may be wrong.
 _SKEW = 3600.0

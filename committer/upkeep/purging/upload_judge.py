@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..commit.state.context import Context
-from ..commit.state.decide import decide_abort
-from ..commit.state.found_table import find_table
-from ..commit.state.table_kind import TableKind, table_kind
-from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, ZeroRenameError
-from ..format.job_spec import Coordination
-from ..format.layout import TableRoot, job_in_key, log_job_in_key
-from ..store.requests import All, Found, Head, ListedUpload, ListObjects, Step
+from ...commit.state.context import Context
+from ...commit.state.decide import decide_abort
+from ...commit.state.found_table import find_table
+from ...commit.state.table_kind import TableKind, table_kind
+from ...commit.state.tolerance import or_damage
+from ...errors import DamagedError, ZeroRenameError
+from ...format.job_spec import Coordination
+from ...format.layout import TableRoot, job_in_key, log_job_in_key
+from ...store.requests import All, Found, Head, ListedUpload, ListObjects, Step
+from ..recovery import JudgedJob, Recovered, judge_job, known, settle_jobs
 from .purge_plan import Fate, Judged, Wanted, Whose, folders_of, judge_page, look_for_tables
-from .recovery import JudgedJob, Recovered, judge_job, known, settle_jobs
 from .upload_selection import Name, Selection, Spared, UploadsPath, name_of, spare_needed
 
 #: For how many folders it is remembered whether they are tables.

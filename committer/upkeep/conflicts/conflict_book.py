@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..format.records.run_conflict import (
+from ...format.records.run_conflict import (
     ConflictCause,
     ConflictingRun,
     ConflictRecord,

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
 
-from ..commit.close import list_uploads
-from ..commit.state.context import Context
-from ..commit.state.decide import read_decision
-from ..commit.state.open_jobs import list_open
-from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError
-from ..format.layout import TableRoot, is_hidden, job_in_key, log_job_in_key
-from ..format.records.decision import Verdict
-from ..store.requests import All, Found, Head, ListedUpload, Step
+from ...commit.close import list_uploads
+from ...commit.state.context import Context
+from ...commit.state.decide import read_decision
+from ...commit.state.open_jobs import list_open
+from ...commit.state.tolerance import or_damage
+from ...errors import DamagedError
+from ...format.layout import TableRoot, is_hidden, job_in_key, log_job_in_key
+from ...format.records.decision import Verdict
+from ...store.requests import All, Found, Head, ListedUpload, Step
 
 
 class Whose(StrEnum):

@@ -1,7 +1,7 @@
 """Sweep over the uploads below a path, page by page: reports their owners and sizes, aborts them.
 
 Only counts are kept of a page, so a hundred thousand uploads take no more memory than a thousand.
-Uploads of jobs are judged as in a purge (:mod:`.upkeep.purge_plan`).
+Uploads of jobs are judged as in a purge (:mod:`.upkeep.purging.purge_plan`).
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..commit.state.context import Context
-from ..format.layout import TableRoot
-from ..store.deletion import abort_until_gone, is_denied
-from ..store.fast_root import is_fast
-from ..store.requests import All, ListedUpload, ListUploads, PartsPage, ServerName, Step
-from ..store.upload_parts import parts_held
+from ...commit.state.context import Context
+from ...format.layout import TableRoot
+from ...store.deletion import abort_until_gone, is_denied
+from ...store.fast_root import is_fast
+from ...store.requests import All, ListedUpload, ListUploads, PartsPage, ServerName, Step
+from ...store.upload_parts import parts_held
+from ..recovery import Recovered
 from .purge import PurgeAction, became_of
 from .purge_plan import Judged, Whose
-from .recovery import Recovered
 from .upload_judge import UploadJudge, job_of_upload
 from .upload_selection import Selection, Spared, UploadsPath, spare_none
 

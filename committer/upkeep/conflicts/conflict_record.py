@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from ..errors import InvalidInputError, OutcomeUnknownError, first_few
-from ..format.layout import new_write_id
-from ..format.records.run_conflict import ConflictRecord, RunConflict, Settlement
-from ..store.conditional_put import NotWritten, Uncertain, put_record
-from ..store.requests import LIST_BYTES, Found, Get, Put, Step
+from ...errors import InvalidInputError, OutcomeUnknownError, first_few
+from ...format.layout import new_write_id
+from ...format.records.run_conflict import ConflictRecord, RunConflict, Settlement
+from ...store.conditional_put import NotWritten, Uncertain, put_record
+from ...store.requests import LIST_BYTES, Found, Get, Put, Step
 
 #: Seconds for which settled conflicts stay on record, and how many at most.
 KEPT_FOR, _MOST_SETTLED = 90 * 24 * 3600.0, 1_000

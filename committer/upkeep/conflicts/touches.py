@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..commit.snapshot import Snapshot
-from ..commit.state.context import Context
-from ..commit.state.decide import Decided, read_decision
-from ..commit.state.found_table import read_table
-from ..commit.state.partition_files import files_of_decision
-from ..commit.state.tolerance import or_damage
-from ..errors import InvalidInputError
-from ..format.job_spec import Coordination
-from ..format.layout import jobs_on_record
-from ..format.records.data_file import DataFile
-from ..format.records.partition_decision import PartitionDecision
-from ..store.listing import list_objects
-from ..store.requests import All, Step
+from ...commit.snapshot import Snapshot
+from ...commit.state.context import Context
+from ...commit.state.decide import Decided, read_decision
+from ...commit.state.found_table import read_table
+from ...commit.state.partition_files import files_of_decision
+from ...commit.state.tolerance import or_damage
+from ...errors import InvalidInputError
+from ...format.job_spec import Coordination
+from ...format.layout import jobs_on_record
+from ...format.records.data_file import DataFile
+from ...format.records.partition_decision import PartitionDecision
+from ...store.listing import list_objects
+from ...store.requests import All, Step
 
 
 @dataclass(frozen=True)

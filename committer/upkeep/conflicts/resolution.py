@@ -13,20 +13,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..commit.snapshot import Snapshot, take_snapshot
-from ..commit.state.context import Context
-from ..commit.state.data_listing import list_data
-from ..commit.state.decide import Decided, read_decision
-from ..commit.state.found_table import read_table
-from ..commit.state.partition_files import files_of_decision
-from ..commit.state.tolerance import or_damage
-from ..errors import InvalidInputError, counted, first_few
-from ..format.job_spec import FileOptions, JobSpec, Mode, Owner, SuccessMarkers
-from ..format.layout import jobs_on_record, require_job_id
-from ..format.records.data_file import DataFile, rows_of
-from ..store.listing import list_objects
-from ..store.requests import All, Step
-from .compaction import all_of, content_kept, origins_of
+from ...commit.snapshot import Snapshot, take_snapshot
+from ...commit.state.context import Context
+from ...commit.state.data_listing import list_data
+from ...commit.state.decide import Decided, read_decision
+from ...commit.state.found_table import read_table
+from ...commit.state.partition_files import files_of_decision
+from ...commit.state.tolerance import or_damage
+from ...errors import InvalidInputError, counted, first_few
+from ...format.job_spec import FileOptions, JobSpec, Mode, Owner, SuccessMarkers
+from ...format.layout import jobs_on_record, require_job_id
+from ...format.records.data_file import DataFile, rows_of
+from ...store.listing import list_objects
+from ...store.requests import All, Step
+from ..compaction import all_of, content_kept, origins_of
 from .touches import Touch, files_of_job, touches_of
 
 

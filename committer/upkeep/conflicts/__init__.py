@@ -1,0 +1,1 @@
+"""Conflicts of runs that wrote one partition: their search, record and settlement."""
