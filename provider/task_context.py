@@ -64,19 +64,26 @@ def map_index_of(task_id: str, given: int | str | None, context: Mapping[str, An
     :param given: the argument; ``None``: the index of the waiting task, if both are in one mapped
         task group.
     :raises InvalidInputError: there is no such task in the DAG; it is mapped and its index is not
-        given; or the argument is not an index.
+        given, or it is not mapped and one is given; or the argument is not an index.
     """
-    if given is not None:
-        return read_index("upstream_map_index", given)
+    index = None if given is None else read_index("upstream_map_index", given)
     task = context["task"]
     dag = task.get_dag()
     if dag is None:
-        return -1
+        return -1 if index is None else index
     upstream = dag.task_dict.get(task_id)
     if upstream is None:
         raise _no_such_task(task_id, dag)
     group, mine = upstream.get_closest_mapped_task_group(), task.get_closest_mapped_task_group()
     mapped = getattr(upstream, "is_mapped", False)
+    if index is not None and index >= 0:
+        if mapped or group is not None:
+            return index
+        raise InvalidInputError(
+            f"The task {task_id!r} is not mapped, and upstream_map_index={index} is given: such a "
+            "job would never come.",
+            remedy="Leave upstream_map_index out.",
+        )
     if mapped or (group is not None and (mine is None or mine.group_id != group.group_id)):
         raise InvalidInputError(
             f"The task {task_id!r} is mapped, and nothing says the job of which index is meant.",

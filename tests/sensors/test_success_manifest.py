@@ -274,7 +274,22 @@ class TestHere:
             run(waiting)
         job = tables.load(1, idempotency_key=f"flights/scheduled__2013-02-02/{named}/2").job
         waiting.upstream_map_index = "2"
-        assert run(waiting)["job"] == job
+        if "is mapped" in message:
+            assert run(waiting)["job"] == job
+        else:
+            with pytest.raises(AirflowFailException, match=message):
+                run(waiting)
+
+    def test_index_of_a_task_that_is_not_mapped(self, tables: Tables) -> None:
+        """It waited to the end of its time-out."""
+        with DAG("flights", schedule=None):
+            EmptyOperator(task_id="load")
+            waiting = sensor(tables, upstream_task_id="load", upstream_map_index=0, timeout=3600)
+        with pytest.raises(AirflowFailException, match=r"'load' is not mapped.*Leave .* out"):
+            run(waiting)
+        tables.load(1, idempotency_key="flights/scheduled__2013-02-02/load")
+        waiting.upstream_map_index = "-1"
+        assert run(waiting)["partition"] == "day=1"
 
     @pytest.mark.parametrize(
         "named", [{"idempotency_key": "flights/run/load"}, {"partitions": ["day=1"]}]
