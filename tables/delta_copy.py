@@ -16,6 +16,7 @@ from ..committer.commit.state.context import Progress
 from ..committer.errors import InvalidInputError, SnapshotGoneError, ZeroRenameError
 from ..committer.format.job_spec import Content, FileOptions, SuccessMarkers
 from ..committer.format.parquet.reader import read_batches
+from ..committer.format.schema.compatibility import without_untyped
 from ..committer.readable_table import ReadableTable
 from ..committer.table_copy import Copied, copy_spec, emptied_since
 from ..committer.upkeep.compaction import content_kept, inputs_in
@@ -41,7 +42,9 @@ def copy_table(
     spec = copy_spec(state, this_process())
     if content_kept(state.files) is Content.ROWS:
         files = replace(files, content=Content.ROWS)
-    spec = replace(spec, lacked=(), success_markers=SuccessMarkers.NONE, files=files)
+    # All rows are written anew, so no file of the copy has nulls without a type.
+    schema = without_untyped(spec.schema)
+    spec = replace(spec, schema=schema, success_markers=SuccessMarkers.NONE, files=files)
     jobs = {file.job for file in state.files if file.job}
     writers = {job: it for job, it in old.decisions(jobs).items() if it is not None}
     inputs = inputs_in(writers, state.files)

@@ -32,7 +32,7 @@ from ..committer.format.job_spec import (
 from ..committer.format.layout import TableRoot, new_job_id, new_write_id
 from ..committer.format.records.store_facts import StoreFacts
 from ..committer.format.schema.compatibility import check_partitioning, check_same
-from ..committer.format.schema.evolution import evolved, overwritten
+from ..committer.format.schema.evolution import evolved, lacking, overwritten
 from ..committer.format.schema.row_metadata import ROW_METADATA
 from ..committer.format.schema.types import SPARK_VERSION, normalise
 from ..committer.store.requests import Step
@@ -288,7 +288,8 @@ def _columns(
     :raises TableMismatchError: the job does not fit the table.
     """
     if state.metadata is None:
-        return spec, storable(spec.schema), spec.partition_by or ()
+        made = lacking(storable(spec.schema), spec.lacked)
+        return spec, made, spec.partition_by or ()
     table, by = arrow_schema(state.metadata), state.metadata.partition_columns
     if spec.any_case:
         overwrites = spec.schema_mode is SchemaMode.OVERWRITE

@@ -22,6 +22,7 @@ from zero_rename.committer.errors import (
     UnsupportedTypeError,
 )
 from zero_rename.committer.format.job_spec import Content
+from zero_rename.committer.format.schema.compatibility import is_untyped
 from zero_rename.committer.store import requests as s
 from zero_rename.tables import DeltaTable
 
@@ -180,3 +181,28 @@ def test_copy_of_a_delta_table_is_refused_and_says_how_to_load_its_rows(store: M
     _, new = on(store)
     with pytest.raises(InvalidInputError, match=r"must be a Table or a URL.*old\.scan\(\)"):
         new.copy_of(new)  # type: ignore[arg-type]
+
+
+def test_job_that_left_out_a_later_column_of_the_old_table_goes_on_in_the_copy(
+    store: MemoryStore,
+) -> None:
+    """A pipeline that never had the column is moved to the copy as it is."""
+    old, new = on(store)
+    noted = rows(4).append_column("note", pa.array(["new"]))
+    write(old, noted, schema_mode="merge")
+    write(old, rows(5))
+    new.copy_of(old)
+    for table in (old, new):
+        with table.job(rows(6).schema) as job:
+            job.write(rows(6))
+    found = new.scan(filter=[("value", "=", 6)]).to_arrow()
+    assert (found["note"].null_count, values(new)) == (1, [1, 2, 3, 4, 5, 6])
+
+
+def test_column_that_got_its_type_later_is_no_more_without_a_type_in_the_copy() -> None:
+    """Its rows are written anew, so that Spark's own reader takes the copy's files."""
+    old, new = on(MemoryStore())
+    write(old, rows(1).append_column("note", pa.nulls(1)))
+    write(old, rows(2).append_column("note", pa.array(["typed"])), schema_mode="merge")
+    new.copy_of(old)
+    assert not is_untyped(new.schema.field("note"))

@@ -83,6 +83,15 @@ def with_untyped(field: pa.Field, *stored: pa.DataType) -> pa.Field:
     return field.with_metadata({**(field.metadata or {}), UNTYPED: b"true"})
 
 
+def without_untyped(schema: pa.Schema) -> pa.Schema:
+    """Return a table's columns without the mark that files may hold nulls without a type."""
+    fields = []
+    for field in schema:
+        kept = {name: it for name, it in (field.metadata or {}).items() if name != UNTYPED}
+        fields.append(field.with_metadata(kept or None))
+    return pa.schema(fields, metadata=schema.metadata)
+
+
 def check_same(table_schema: pa.Schema, job_schema: pa.Schema, *, table: str | None = None) -> None:
     """Check that a job's columns can be written into a table of a normalised schema.
 
