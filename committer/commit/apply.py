@@ -115,7 +115,10 @@ def committed(context: Context, decided: Decided, repeated: bool = False) -> Com
         decided.date,
         repeated=repeated,
         rewritten=bool(changes)
-        and all((it.merged and job not in it.merged) or it.settles_alone for it in changes),
+        and all(
+            (it.merged and job not in it.merged and not it.other_rows) or it.settles_alone
+            for it in changes
+        ),
         change_reads=decided.decision.change_reads,
         narrows=decided.decision.narrows,
         left_out=decided.decision.left_out,

@@ -108,6 +108,7 @@ def _change(
         rank=None if has_none or rank == ranks.newest else rank,
         opened_version=_opened_version(opened, target, state),
         settles=target.partition in opened.settles,
+        other_rows=bool(merged) and opened.spec.other_rows,
     )
     # A cleared run that only removes its own files from a partition may find files of others.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)

@@ -321,6 +321,8 @@ class JobSpec:
         removes them. Readers through the heads do not see them, readers that list do.
     :param merges: by partition, the jobs whose rows this one writes again together with rows of
         others. A later attempt of their runs that replaces its own rows is refused there.
+    :param other_rows: the rows that it writes again are others than readers saw there: a choice
+        among the rows of former jobs.
     :param sorted_by: columns of the files by which the job's rows come sorted, in one task. The
         files record it; it is not checked.
     :param row_changes: by partition, the numbers of rows that the job inserts, updates, deletes and
@@ -372,6 +374,7 @@ class JobSpec:
     adopt_partitions: tuple[str, ...] = ()
     keep_replaced: bool = False
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    other_rows: bool = False
     sorted_by: tuple[str, ...] = ()
     row_changes: Mapping[str, RowChanges] = field(default_factory=dict)
     change_reads: ChangeReads | None = None

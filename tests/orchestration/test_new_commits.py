@@ -106,6 +106,19 @@ def test_damaged_decision_hides_no_other_commit_and_is_reported_once_restored(
     assert look(tables, cursor)[0] == []
 
 
+def test_choice_of_rows_is_told(tables: Tables) -> None:
+    """And what takes it back: it writes rows that were there, and the partition holds others."""
+    tables.load(1)
+    added = tables.load(1).job
+    cursor = present(tables.table(), None, NOW)
+    chosen = tables.table().keep_rows("day=1", undo=added, apply=True).job
+    assert chosen is not None
+    found, cursor = look(tables, cursor)
+    assert jobs(found) == [chosen]
+    back = tables.table().keep_rows("day=1", undo=chosen, apply=True).job
+    assert jobs(look(tables, cursor)[0]) == [back]
+
+
 def test_aborted_jobs_and_compactions_are_none(tables: Tables) -> None:
     tables.load(1)
     tables.load(1)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.airflow import Tables
+from support.memory_s3 import let_pass
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.orchestration.job_query import READY, WAITING, QueryResult
 from zero_rename.orchestration.partitions_query import PartitionsQuery, table_query
@@ -92,6 +93,7 @@ class TestPartitions:
         version = last.partitions[0].version
         assert report(ask(tables, 1))["job"] == last.job
         assert ask(tables, 1, newer_than_version=version).state == WAITING
+        let_pass(2)  # Dates in listings have no fractions of a second.
         assert tables.table().gc(older_than=0, apply=True).condensed
         assert tables.table().gc(older_than=0, apply=True).left == 0
         assert ask(tables, 1, newer_than_version=version).state == WAITING
@@ -104,6 +106,19 @@ class TestPartitions:
         tables.table().delete([("flight", "==", "1-0")], apply=True)
         tables.load(2)
         tables.table().compact(["day=1"], apply=True)
+        assert ask(tables, 1, newer_than_version=version).state == READY
+
+    def test_choice_of_rows_is_a_commit_after_a_watermark(self, tables: Tables) -> None:
+        for _ in range(2):
+            tables.load(1)
+        last = tables.load(1)
+        version = last.partitions[0].version
+        chosen = tables.table().keep_rows("day=1", undo=last.job, apply=True).job
+        assert report(ask(tables, 1))["job"] == chosen
+        assert ask(tables, 1, newer_than_version=version).state == READY
+        let_pass(2)  # Dates in listings have no fractions of a second.
+        assert tables.table().gc(older_than=0, apply=True).condensed
+        assert tables.table().gc(older_than=0, apply=True).left == 0
         assert ask(tables, 1, newer_than_version=version).state == READY
 
     def test_what_each_holds(self, tables: Tables) -> None:

@@ -53,6 +53,8 @@ class CondensedDecision:
     :param ranks: the ranks of the job's run, if the owner is kept. A search for conflicts compares
         them with the rank of a run that replaces its rows, however late. ``None``: not on record.
     :param settles: the partitions over which the job settled a conflict of runs.
+    :param other_rows: the partitions in which the rows that were written again are others than
+        before.
     :param inputs: as in the decision, as long as rows of the job may be there.
     """
 
@@ -74,6 +76,7 @@ class CondensedDecision:
     superseded: Annotated[Mapping[str, JobId] | None, LEFT_OUT] = None
     ranks: Ranks = None
     settles: Annotated[tuple[str, ...], LEFT_OUT] = ()
+    other_rows: Annotated[tuple[str, ...], LEFT_OUT] = ()
 
     @staticmethod
     def of(decision: Decision, at: float) -> CondensedDecision:
@@ -97,6 +100,7 @@ class CondensedDecision:
             owner=decision.owner if keeps_owner else NOBODY,
             ranks=_ranks_of(partitions) if keeps_owner else None,
             settles=tuple(it.partition for it in partitions if it.settles),
+            other_rows=tuple(it.partition for it in partitions if it.other_rows),
             **{name: getattr(decision, name) for name in _KEPT},
         )
 
@@ -115,6 +119,7 @@ class CondensedDecision:
                 row_changes=row_changes.get(name),
                 rank=None if self.ranks is None else self.ranks.rank(name),
                 settles=name in self.settles,
+                other_rows=name in self.other_rows,
             )
             for name, (version, *sums, replace) in self.changes.items()
         )

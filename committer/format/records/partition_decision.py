@@ -51,6 +51,7 @@ class PartitionDecision:
         taken out; ``also_dropped``: more such attempts, if an earlier version of this package left
         the rows of several.
     :param merged: jobs whose rows are in ``files``, written again together with those of others.
+    :param other_rows: these are others than the partition showed before: a choice among them.
     :param row_changes: numbers of changed rows, if the job computed the partition's rows from those
         that were there.
     :param lost: files of the decision whose loss was accepted; no process looks for them.
@@ -78,6 +79,7 @@ class PartitionDecision:
     rank: Rank = None
     opened_version: Annotated[Count | None, LEFT_OUT] = None
     settles: Annotated[bool, LEFT_OUT] = False
+    other_rows: Annotated[bool, LEFT_OUT] = False
 
     @property
     def run_rank(self) -> RunRank | None:
@@ -100,12 +102,17 @@ class PartitionDecision:
         return self.settles and self.goes_on and not self.sums.files
 
     @property
+    def rewrites(self) -> bool:
+        """True if the job wrote rows of other jobs again, and none of its own."""
+        return bool(self.merged) and self.row_changes is None
+
+    @property
     def leaves_rows(self) -> bool:
         """True if the job left the partition's rows as they were.
 
         It rewrote them, as a compaction does, or only settled a conflict over them.
         """
-        return self.settles_alone or (bool(self.merged) and self.row_changes is None)
+        return self.settles_alone or (self.rewrites and not self.other_rows)
 
     @property
     def weight(self) -> int:

@@ -81,6 +81,7 @@ class ResolutionPlan:
             base=self.snapshot.base,
             keep_replaced=not discard,
             merges={self.resolution.partition: self.origins},
+            other_rows={it.key for it in self.files} != {it.key for it in self.snapshot.files},
             success_markers=SuccessMarkers.NONE,
             owner=owner,
             files=FileOptions(content=content_kept(self.files)),
