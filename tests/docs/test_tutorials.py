@@ -4,9 +4,11 @@ run as they stand, print what they say, and leave the rows that they promise."""
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +16,7 @@ import pytest
 from conftest import Bucket
 
 from support.doc_examples import examples
-from support.moto_server import S3Server
+from support.moto_server import SECRET_KEY, S3Server
 from support.newcomer import Newcomer, airflow_variables
 from tools.server_process import free_port
 from zero_rename import JobSpec, Table
@@ -58,17 +60,41 @@ def test_spark(newcomer: Newcomer, wheel: Path, s3_bucket: Bucket) -> None:
     assert sorted(found) == ["2013-01-01"] * 2 + ["2013-01-03"] * 3
 
 
+class WithAnotherClient(Newcomer):
+    """Has the files of another ``pyspark-client``, which Airflow's provider asks for, over those of
+    ``pyspark``: whichever is installed last wins."""
+
+    def type(self, command: str) -> str:
+        if command.startswith("pip "):
+            command += " && pip install -q --no-deps --reinstall-package pyspark-client "
+            command += "pyspark-client==4.2.0"
+        return super().type(command)
+
+    @property
+    def site(self) -> Path:
+        (found,) = self.folder.glob("venv/lib/python*/site-packages")
+        return found
+
+    def versions(self) -> set[str]:
+        """Those of the files of Python and of the jars."""
+        said = (self.site / "pyspark" / "version.py").read_text("utf-8")
+        names = [it.name for it in self.site.glob("pyspark/jars/spark-core_*.jar")]
+        texts = [said.split("__version__")[-1], *names]
+        return {found for text in texts for found in re.findall(r"\d+\.\d+\.\d+", text)}
+
+
 @pytest.mark.slow
 @pytest.mark.airflow
 @pytest.mark.timeout(1800)
 def test_airflow(newcomer: Newcomer, wheel: Path, s3_bucket: Bucket) -> None:
-    newcomer.arrive(wheel)
+    """Spark's own modules run, from its zip, whichever ``pyspark`` the environment has."""
     # Beside other tests Airflow's scheduler holds SQLite for longer than the five seconds for which
     # a command waits.
-    (site,) = newcomer.folder.glob("venv/lib/python*/site-packages")
-    (site / "patient_sqlite.py").write_text('ARGUMENTS = {"timeout": 120}\n', "utf-8")
     patience = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "patient_sqlite.ARGUMENTS"}
-    newcomer = replace(newcomer, variables={**newcomer.variables, **patience})
+    variables = {**newcomer.variables, **patience}
+    newcomer = WithAnotherClient(newcomer.folder, variables, newcomer.servers)
+    newcomer.arrive(wheel)
+    (newcomer.site / "patient_sqlite.py").write_text('ARGUMENTS = {"timeout": 120}\n', "utf-8")
 
     def is_over() -> bool:
         database = f"file:{newcomer.home}/airflow/airflow.db?mode=ro"
@@ -78,8 +104,24 @@ def test_airflow(newcomer: Newcomer, wheel: Path, s3_bucket: Bucket) -> None:
 
     looks = {"airflow dags list-runs flights_daily": is_over}
     newcomer.follow(TUTORIALS / "airflow.md", s3_bucket.name, looks)
-    days = Table(f"s3://{s3_bucket.name}/tables/flights").to_arrow()["day"].to_pylist()
-    assert days == [1] * 926
+    table = Table(f"s3://{s3_bucket.name}/tables/flights")
+    assert table.to_arrow()["day"].to_pylist() == [1] * 926
+    marker = table.marker("year=2013/month=2/day=1")
+    assert marker is not None
+    assert marker.manifest is not None
+    assert re.fullmatch("flights_daily/backfill__.*/load", marker.manifest.idempotency_key or "")
+    assert marker.manifest.owner.task_id == "load"
+    logs = newcomer.home.glob("airflow/logs/dag_id=flights_daily/*/task_id=load/*.log")
+    shown = "".join(log.read_text("utf-8") for log in logs)
+    assert "Spark-Submit cmd: spark-submit" in shown
+    assert SECRET_KEY not in shown
+    # Of register(), which makes known again what Spark has found by itself; and what PySpark says
+    # of a pandas that it does not know.
+    assert "replaced a statically registered" not in shown
+    assert "does not yet fully support pandas" not in shown
+    assert len(newcomer.versions()) == 2
+    check = [sys.executable, "-m", "uv", "pip", "check", "--python", str(newcomer.python)]
+    subprocess.run(check, check=True)
 
 
 @pytest.mark.slow
