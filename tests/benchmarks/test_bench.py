@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,6 +151,14 @@ class TestPapers:
         assert "| rename v1 | 1.60 |" in page
 
 
+@pytest.fixture(scope="module")
+def bench(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """Of one round, on a store that is counted."""
+    folder = tmp_path_factory.mktemp("hosts")
+    with behind_proxy(of_moto(s3_server)) as store, HostProcesses(store.behind, folder) as hosts:
+        yield Bench(store, hosts, rounds=1, longest=60)
+
+
 class TestPeers:
     def test_one_that_cannot_be_installed_and_one_that_fails_are_rows(
         self, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -184,18 +193,13 @@ class TestPeers:
         assert aborted.row(ours.name)
 
     def test_uploads_of_another_workload_are_not_taken_for_those_of_an_abort(
-        self, s3_server: S3Server, tmp_path: Path
+        self, bench: Bench
     ) -> None:
         ours = BY_NAME[PLAIN]
-        with (
-            behind_proxy(of_moto(s3_server)) as store,
-            HostProcesses(store.behind, tmp_path) as hosts,
-        ):
-            store.make_bucket(ours.bucket)
-            store.upload(ours.bucket, f"s3://{ours.bucket}/recovery", 2)
-            bench = Bench(store, hosts, rounds=1, longest=60)
-            (aborted,) = bench.measure(Workload("abort", "Abort", "abort", tasks=3), [ours]).rows
-            store.bucket(ours.bucket).abort_uploads()
+        bench.store.make_bucket(ours.bucket)
+        bench.store.upload(ours.bucket, f"s3://{ours.bucket}/recovery", 2)
+        (aborted,) = bench.measure(Workload("abort", "Abort", "abort", tasks=3), [ours]).rows
+        bench.store.bucket(ours.bucket).abort_uploads()
 
         assert (aborted.why, len(aborted.runs)) == ("", 2)
 
@@ -225,17 +229,12 @@ class TestPeers:
             assert BY_NAME[goal.below].takes(below), goal.title
 
     def test_a_merge_is_checked_by_each_peers_rounds_and_what_it_writes_is_counted(
-        self, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ours = [BY_NAME[PLAIN], BY_NAME[PLAIN_DELTA]]
         monkeypatch.setattr(measure, "turns", lambda *_: [ours, ours, ours[1:]])
         merge = next(it for it in WORKLOADS if it.verb == "merge").scaled(0.04)
-        with (
-            behind_proxy(of_moto(s3_server)) as store,
-            HostProcesses(store.behind, tmp_path) as hosts,
-        ):
-            bench = Bench(store, hosts, rounds=1, longest=60)
-            found = bench.measure(merge, ours)
+        found = bench.measure(merge, ours)
 
         for row, rounds in zip(found.rows, (2, 3), strict=True):
             assert (row.why, row.found) == ("", merge.rows + rounds * (merge.rows // 1000))

@@ -234,13 +234,18 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Connect:
     return define
 
 
+def tell_no_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let hooks not tell AWS who calls, by the source lines of all frames: a third of a second a
+    client."""
+    from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
+
+    monkeypatch.setattr(AwsGenericHook, "_generate_user_agent_extra_field", lambda *_, **__: "")
+
+
 @pytest.fixture
 def aws_connection(s3_here: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """The default AWS connection leads to the test server; the environment has no keys."""
-    from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
-
-    # It tells AWS who calls, by the source lines of all frames: a third of a second a client.
-    monkeypatch.setattr(AwsGenericHook, "_generate_user_agent_extra_field", lambda *_, **__: "")
+    tell_no_caller(monkeypatch)
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
