@@ -227,15 +227,17 @@ def deployment(
 ) -> Iterator[Deployment]:
     """Start Airflow with DAGs, unpaused; ended afterwards.
 
-    :param database: its URL. :param root: the connection's table root.
+    :param database: its URL; a file ``airflow.db`` in the home is migrated.
+    :param root: the connection's table root.
     :param write_dags: makes the folder of DAGs. :param more: variables of all processes.
     """
     write_dags(home / "dags")
     (home / "gates").mkdir()
     port = str(free_port())
     environment = _variables(home, database, store, root, port) | dict(more or {})
-    command = [sys.executable, "-m", "airflow", "db", "migrate"]
-    subprocess.run(command, env=environment, check=True, capture_output=True)
+    if not (home / "airflow.db").exists():
+        command = [sys.executable, "-m", "airflow", "db", "migrate"]
+        subprocess.run(command, env=environment, check=True, capture_output=True)
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as api:
         made = Deployment(home, environment, api)
         try:

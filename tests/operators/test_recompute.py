@@ -13,8 +13,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from support.airflow import Tables, run_task, task_context
-from zero_rename.committer import CommitConflictError, Owner
+from zero_rename.committer import CommitConflictError, FileOptions, Owner
 from zero_rename.committer.commit.narrowed_run import pending_narrowings
+from zero_rename.committer.format.job_spec import Content
 from zero_rename.committer.format.records.success_marker import success_data
 from zero_rename.operators.recompute import PlanRecomputeOperator, RecomputeOperator
 from zero_rename.orchestration.runs.task_run import NamedTask
@@ -153,20 +154,42 @@ class Followed(Server):
         return ["monthly"]
 
 
-def test_run_that_an_asset_has_started_is_waited_for_while_others_are_cleared(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was forgotten once another task of its layer was cleared, and its DAG's recorded run was
-    cleared beside it."""
+@pytest.fixture
+def load(tables: Tables) -> Callable[..., None]:
+    """Loads a table from another one, as the program of a task."""
 
-    def load(name: str, source: str, run: str = "a", rows: int = 2) -> None:
+    def run_program(name: str, source: str, run: str = "a", rows: int = 2) -> None:
         owner = Owner(name, run, "load", try_number=1, series="x 0")
         read = [tables.table(source).snapshot()]
         key = f"{name}/{run}/load"
         policy: dict[str, Any] = {"owner": owner, "idempotency_key": key}
+        policy |= {"files": FileOptions(content=Content.ROWS), "inputs": read}
         more = {"mode": "overwrite", "on_repeat": "replace_own", **policy}
-        tables.load(1, name=name, rows=rows, inputs=read, **more)
+        tables.load(1, name=name, rows=rows, **more)
 
+    return run_program
+
+
+def test_week_that_comes_out_equal_ends_the_wave(
+    tables: Tables, load: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.load(1, inputs=())
+    load("weekly", "flights")
+    load("monthly", "weekly")
+    tables.load(1, rows=5, mode="overwrite", inputs=())
+    server = Server(lambda: load("weekly", "flights"))  # And no other one is cleared.
+    monkeypatch.setattr(clearing, "airflow_api", lambda conn_id: contextlib.nullcontext(server))
+    targets = [tables.url("monthly")]
+    task = RecomputeOperator(task_id="again", targets=targets, poll_interval=0, deferrable=False)
+    layers = run_task(task, task_context(task))["layers"]
+    assert [[it["table"] for it in layer] for layer in layers] == [[tables.url("weekly")]]
+
+
+def test_run_that_an_asset_has_started_is_waited_for_while_others_are_cleared(
+    tables: Tables, load: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was forgotten once another task of its layer was cleared, and its DAG's recorded run was
+    cleared beside it."""
     tables.load(1, inputs=())
     load("weekly", "flights")
     load("monthly", "weekly")
