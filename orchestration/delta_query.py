@@ -14,6 +14,8 @@ Readers of the log see a committed job at once: no job is half applied.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, MutableMapping
+from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -27,24 +29,46 @@ if TYPE_CHECKING:
     from ..committer.commit.snapshot import Snapshot
     from ..tables import DeltaTable, LastChange
 
-#: The Delta table at a root, or ``None`` where a table of directories is known to be there.
-_known: MutableMapping[Table, DeltaTable | None] = WeakKeyDictionary()
+#: Seconds for which the layout of a root counts as known. A triggerer polls for months, and a table
+#: may be deleted and made anew in the other layout.
+_KNOWN_FOR = 300.0
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The layout of a root.
+
+    :param at: when it was read, by the clock of ``time.monotonic``.
+    :param delta: the Delta table there; ``None``: a table of directories is there.
+    """
+
+    at: float
+    delta: DeltaTable | None
+
+
+_known: MutableMapping[Table, _Known] = WeakKeyDictionary()
 
 
 def delta_table_at(table: Table) -> DeltaTable | None:
     """Return the Delta table at a root; ``None`` if there is none.
 
-    This takes three requests; none once the root is known to hold a table of either layout.
+    This takes three requests; none for some minutes once the root holds a table of either layout.
     """
-    if table not in _known:
+    known, now = _known.get(table), monotonic()
+    if known is None or now - known.at >= _KNOWN_FOR:
         kind = table.run(table_kind(table.root))
         if kind is TableKind.NONE:
+            _known.pop(table, None)
             return None
         # Imported on use: processes that only parse DAG files need not load it.
         from ..tables.table_at import delta_at
 
-        _known[table] = delta_at(table) if kind is TableKind.DELTA else None
-    return _known[table]
+        delta = None
+        if kind is TableKind.DELTA:
+            delta = known.delta if known is not None else None
+            delta = delta_at(table) if delta is None else delta
+        known = _known[table] = _Known(now, delta)
+    return known.delta
 
 
 def log_state(table: DeltaTable, last: State | None) -> State:
