@@ -48,7 +48,7 @@ def test_value_that_does_not_fit_is_refused_where_spark_makes_another_of_it(
         ("some", "array('x')", "is array<string>, whose values may not fit the column"),
     ):
         with pytest.raises(InvalidInputError, match=message) as refused:
-            update(saved, set={column: text}, where="n = 1")
+            update(saved, set={column: text}, where="n = 1", spark=spark)
         assert "Nothing was changed" in str(refused.value)
         assert saved in str(refused.value)
     source, sets = spark.sql(f"select {ROW}"), {"q": "source.q * 1000000000000L -- too much"}
@@ -65,15 +65,15 @@ def test_value_that_fits_is_cast_where_spark_casts_in_silence(spark: Any, saved:
         "day": "'2013-1-2'",
         "some": "array(cast('8' as int), null)",
     }
-    update(saved, set=values, where="n = 1")
+    update(saved, set=values, where="n = 1", spark=spark)
     day = dt.date(2013, 1, 2)
     assert held(saved) == [(1, 7, Decimal("1.7"), day, [8, None])]
-    update(saved, set={"q": "null", "price": "3", "day": "null"}, where="n = 1")
+    update(saved, set={"q": "null", "price": "3", "day": "null"}, where="n = 1", spark=spark)
     assert held(saved) == [(1, None, Decimal("3.0"), None, [8, None])]
 
 
 def test_ansi_session_by_default_casts_parts_as_spark_does(spark: Any, saved: str) -> None:
-    update(saved, set={"some": "array('8')"}, where="n = 1")
+    update(saved, set={"some": "array('8')"}, where="n = 1", spark=spark)
     assert held(saved)[0][-1] == [8]
     with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
-        update(saved, set={"some": "array('x')"}, where="n = 1")
+        update(saved, set={"some": "array('x')"}, where="n = 1", spark=spark)

@@ -45,8 +45,9 @@ def test_update_writes_files_of_as_many_rows_as_the_session_says(spark, s3_bucke
     put(url, *((k, k, "x") for k in range(25)))
     spark.conf.set("spark.sql.files.maxRecordsPerFile", "10")
     try:
-        many = update(url, set={"v": "v + 1"}, where="k >= 0").committed
-        few = update(url, set={"v": "v + 1"}, where="k >= 0", options={"rowsPerFile": "20"})
+        every = {"set": {"v": "v + 1"}, "where": "k >= 0", "spark": spark}
+        many = update(url, **every).committed
+        few = update(url, **every, options={"rowsPerFile": "20"})
     finally:
         spark.conf.unset("spark.sql.files.maxRecordsPerFile")
     assert many is not None
