@@ -40,10 +40,11 @@ def _preload() -> None:
         with contextlib.suppress(ImportError):
             __import__(name)
     with contextlib.suppress(ImportError):
-        from support import descriptions, garbage
+        from support import descriptions, garbage, known_store
 
         garbage.collect_rarely()
         descriptions.read_once()
+        known_store.spare_probes(setattr)
         import boto3
 
         boto3.client("s3", "us-east-1", aws_access_key_id="-", aws_secret_access_key="-")
