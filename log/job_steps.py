@@ -20,6 +20,7 @@ deletes it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,6 +49,8 @@ from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_log, read_entries
 from .replay import LogState
 from .searching import JobVerdict, RunDone, find_run, has_hidden_fence
+
+logger = logging.getLogger("zero_rename.log.job_steps")
 
 #: How often a request is sent that may be repeated without a check.
 _TRIES = 10
@@ -111,7 +114,7 @@ def open_log_job(
         (_record(layout, job, owner, run), _or_error(layout, depth, before))
     )
     if isinstance(opened, ZeroRenameError):
-        yield from abandon_job(layout, job)
+        yield from close_refused(layout, job)
         raise opened
     for _ in range(_TRIES):
         if isinstance(answer, Done):
@@ -178,7 +181,7 @@ def commit_or_abandon(
         return (yield from commit_job(layout, opened, change, now))
     except (RefusedError, DamagedError) as error:
         if leaves_no_entry(error):
-            yield from abandon_job(layout, change.job)
+            yield from close_refused(layout, change.job)
         raise
 
 
@@ -280,6 +283,14 @@ def abandon_job(layout: LogLayout, job: str) -> Step[None]:
     records = JobFiles(layout.control)
     yield from repeat(Delete(records.handed_over(job)))
     yield from repeat(Delete(records.open(job)))
+
+
+def close_refused(layout: LogLayout, job: str) -> Step[None]:
+    """Close a job that was refused. The caller raises why it was: a failure here is only logged."""
+    try:
+        yield from abandon_job(layout, job)
+    except ZeroRenameError as error:
+        logger.warning("the open record of job %s stays for recovery: %s", job, error)
 
 
 def withdraw_job(

@@ -70,7 +70,7 @@ from ..layouts.delta.statistics import statistics_of
 from ..log.actions import AddFile, LogMetadata
 from ..log.change import LogBase, LogChange
 from ..log.committing import EntryCommitted
-from ..log.job_steps import abandon_job, commit_or_abandon, open_log_job
+from ..log.job_steps import close_refused, commit_or_abandon, open_log_job
 from ..log.opening import LogDepth, open_log
 from .delta_files import ADOPTED, written_values
 from .new_table import refuse_expiry
@@ -376,7 +376,7 @@ def adopt_directory(
         change = yield from _change(layout, plan, opened.job, facts.atomic, told)
     except ZeroRenameError:
         # Only the open record was written.
-        yield from abandon_job(layout, opened.job)
+        yield from close_refused(layout, opened.job)
         raise
     now = change.metadata.created_at if change.metadata is not None else None
     done = yield from commit_or_abandon(layout, opened.log, change, now or 0)

@@ -40,7 +40,7 @@ from ..layouts.delta.columns import arrow_schema, raised_protocol, storable
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..layouts.delta.statistics import statistics_of
 from ..log.change import LogChange
-from ..log.job_steps import OpenedLogJob, abandon_job, leaves_no_entry, open_log_job
+from ..log.job_steps import OpenedLogJob, abandon_job, close_refused, leaves_no_entry, open_log_job
 from ..log.opening import OpenedLog, read_entries
 from ..log.replay import LogState
 from ..log.searching import RunDone
@@ -132,7 +132,7 @@ def open_delta_job(
         return begun, opened.log
     except ZeroRenameError:
         # Only the open record was written: there are no tasks yet.
-        yield from abandon_job(layout, opened.job)
+        yield from close_refused(layout, opened.job)
         raise
 
 
@@ -162,7 +162,7 @@ def _make_table(root: TableRoot, spec: JobSpec, seen: Seen) -> Step[None]:
         yield from commit_delta_job(layout, opened, log, _making, (), 0)
     except (RefusedError, DamagedError) as error:
         if leaves_no_entry(error):
-            yield from abandon_job(layout, opened.job)
+            yield from close_refused(layout, opened.job)
         if not isinstance(error, CommitConflictError):
             raise
 

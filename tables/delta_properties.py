@@ -10,7 +10,7 @@ from ..committer.format.layout import TableRoot, new_job_id
 from ..committer.store.requests import Clock, Step
 from ..layouts.delta.delta_layout import RETENTION, DeltaLayout
 from ..log.change import LogBase, LogChange
-from ..log.job_steps import abandon_job, commit_or_abandon, open_log_job
+from ..log.job_steps import close_refused, commit_or_abandon, open_log_job
 from ..log.opening import LogDepth, open_log
 
 #: The shortest and the longest retention, in seconds: an hour and a hundred years.
@@ -35,7 +35,7 @@ def change_properties(
         properties = change(state.metadata.properties)
     except ZeroRenameError:
         # Only the open record was written.
-        yield from abandon_job(layout, opened.job)
+        yield from close_refused(layout, opened.job)
         raise
     changed = LogChange(
         opened.job,

@@ -12,7 +12,7 @@ from ..committer.store.requests import Step
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.change import LogChange, removed_files
-from ..log.job_steps import abandon_job, commit_or_abandon, open_log_job
+from ..log.job_steps import abandon_job, close_refused, commit_or_abandon, open_log_job
 from ..log.opening import LogDepth, OpenedLog, open_log, read_entries
 from ..log.restoring import LogRestore, plan_restore
 from ..log.scope import Scope
@@ -156,7 +156,7 @@ def carry_out(
             raise _lost(root, planned.restored)
     except ZeroRenameError:
         # Only the open record was written.
-        yield from abandon_job(layout, opened.job)
+        yield from close_refused(layout, opened.job)
         raise
     if planned.change is None:
         yield from abandon_job(layout, opened.job)

@@ -108,7 +108,7 @@ from ..log.actions import AddFile, RemoveFile
 from ..log.change import FENCE
 from ..log.checkpointing import make_checkpoint
 from ..log.entries import LogEntry
-from ..log.job_steps import abandon_job, commit_or_abandon, open_log_job
+from ..log.job_steps import abandon_job, close_refused, commit_or_abandon, open_log_job
 from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
 from ..log.repairing import RepairedEntry, repair_log
 from ..log.scope import ALL
@@ -1187,7 +1187,7 @@ class DeltaTable(ChangeableTable):
             now = self.run(store_now(self._layout))
         except ZeroRenameError:
             # Only the open record was written.
-            self.driver.run(abandon_job(self._layout, opened.job))
+            self.driver.run(close_refused(self._layout, opened.job))
             raise
         if plan.change is None:
             self.driver.run(abandon_job(self._layout, opened.job))

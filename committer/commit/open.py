@@ -80,7 +80,12 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
         if isinstance(error, OtherJobError):
             error.job = job
         # Nothing but the open record was written: there are no tasks yet.
-        yield from Delete(context.root.open_key(job))
+        left = yield from or_error(iter(Delete(context.root.open_key(job))))
+        if isinstance(left, ZeroRenameError):
+            # Why the job was not opened counts.
+            logger.warning(
+                "%s: the open record of job %s stays for recovery: %s", context.root.url, job, left
+            )
         raise
     if opened.repeated is not None:
         yield from Delete(context.root.open_key(job))
