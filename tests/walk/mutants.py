@@ -481,7 +481,7 @@ DELTA = (
         "if change.run is not None and entry.transaction(RUN + change.run):",
         "if False:",
         ("append", "hold back", "publish"),
-        97,
+        806,
     ),
     Mutant(
         "purge forgets files of open jobs",
