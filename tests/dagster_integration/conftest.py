@@ -5,11 +5,23 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.storage.event_log import in_memory as events_in_memory
+from dagster._core.storage.runs import in_memory as runs_in_memory
 
 from dagster_zero_rename import ZeroRenameResource
 from support import dagster_loads
 from support.dagster_loads import Load
 from support.fake_spark import FakeSpark, installed
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unstamped() -> Iterator[None]:
+    """Instances in memory do not note the version of their tables, which nobody asks for: Alembic
+    reads a hundred files to tell it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (events_in_memory, runs_in_memory):
+            patch.setattr(module, "stamp_alembic_rev", lambda *_given: None)
+        yield
 
 
 @pytest.fixture
