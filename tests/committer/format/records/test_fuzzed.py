@@ -1,11 +1,12 @@
 """Control objects are read without trust: whatever their bytes, the answer is a record or
-RecordDamagedError naming object and field. 500 inputs a parser and strategy, 10,500 in all."""
+RecordDamagedError naming object and field."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -82,15 +83,11 @@ def _samples() -> dict[str, tuple[Parser, bytes]]:
 SAMPLES = _samples()
 #: The job of the decision among them.
 DECIDED = json.loads(SAMPLES["decision"][1])["job"]
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text(max_size=8)
-    | st.just(JOB),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=6,
+MISSING = object()
+#: What a member may be in place of what was written.
+ODD = (
+    *(None, True, 0, -1, 10**400, 1.5, 1e300, -math.inf, "", "x", "\ud800", "\x00", JOB),
+    *([], [None], ["x"], [0], [[]], [{}], {}, {"": None}, {"x": "x"}, {"x": {}}),
 )
 fuzzed = settings(
     max_examples=EXAMPLES,
@@ -154,20 +151,19 @@ class TestParser:
         check(parse, body[:place])
         check(parse, body[:place] + bytes([flip]) + body[place + 1 :])
 
-    @fuzzed
-    @given(data=st.data())
-    def test_a_member_that_is_something_else(self, name: str, data: st.DataObject) -> None:
+    def test_a_member_that_is_something_else(self, name: str) -> None:
         parse, body = SAMPLES[name]
-        document = json.loads(body)
-        *way, last = data.draw(st.sampled_from(paths(document)))
-        target = document
-        for step in way:
-            target = target[step]
-        if isinstance(target, dict) and data.draw(st.booleans()):
-            del target[last]
-        else:
-            target[last] = data.draw(JSON)
-        check(parse, json.dumps(document).encode())
+        for *way, last in paths(json.loads(body)):
+            for odd in (MISSING, *ODD):
+                document = json.loads(body)
+                target = document
+                for step in way:
+                    target = target[step]
+                if odd is MISSING:
+                    del target[last]
+                else:
+                    target[last] = odd
+                check(parse, json.dumps(document).encode())
 
     def test_a_newer_format_says_so(self, name: str) -> None:
         parse, body = SAMPLES[name]
