@@ -226,7 +226,7 @@ def walk(seed: int, steps: int = 10) -> None:
     lake.finish()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_what_is_told_is_so(seed: int) -> None:
     walk(seed)
 
@@ -320,21 +320,24 @@ def two_plans_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "told"),
+    ("variant", "seed", "told"),
     [
-        (condenses_inputs_away, "not known any more"),
-        (compacts_without_them, "not known any more|is called fresh"),
-        (compares_versions_only, "is called stale"),
-        (forgets_the_filter, "is called fresh"),
-        (clears_a_job_that_lost_a_partition, "takes rows of others"),
-        (notes_what_was_read_after_the_claim, "'monthly', 1\\) is called stale"),
-        (content_only_at_the_plans_beginning, "is made again, and its inputs are as"),
-        (two_plans_at_once, "is made again, and its inputs are as|takes rows of others"),
+        (condenses_inputs_away, 4, "not known any more"),
+        (compacts_without_them, 0, "not known any more|is called fresh"),
+        (compares_versions_only, 4, "is called stale"),
+        (forgets_the_filter, 4, "is called fresh"),
+        (clears_a_job_that_lost_a_partition, 4, "takes rows of others"),
+        (notes_what_was_read_after_the_claim, 4, "'monthly', 1\\) is called stale"),
+        (content_only_at_the_plans_beginning, 4, "is made again, and its inputs are as"),
+        (two_plans_at_once, 4, "is made again, and its inputs are as|takes rows of others"),
     ],
 )
 def test_a_broken_variant_is_caught(
-    variant: Callable[[pytest.MonkeyPatch], None], told: str, monkeypatch: pytest.MonkeyPatch
+    variant: Callable[[pytest.MonkeyPatch], None],
+    seed: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     variant(monkeypatch)
     with pytest.raises(Broken, match=told):
-        list(map(walk, range(12)))
+        walk(seed)
