@@ -638,7 +638,7 @@ _DAYS = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(days=_DAYS, data=st.data())
 def test_days_that_are_merged_again_leave_what_one_run_of_each_leaves(
     days: list[dict[tuple[int, str], str]], data: st.DataObject

@@ -144,7 +144,7 @@ def batches(draw: st.DrawFn) -> pa.Table:
     return pa.table(columns)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(batches(), min_size=1, max_size=4), conditions(*NAMES), st.booleans())
 def test_scan_finds_what_it_finds_without_bounds(
     s3_bucket: Bucket, jobs: list[pa.Table], condition: pc.Expression, checkpointed: bool

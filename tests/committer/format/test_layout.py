@@ -48,7 +48,7 @@ def table_in_memory(name: str) -> Table:
     return table
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(name=NAMES)
 def test_a_table_name_is_refused_or_read_back(name: str) -> None:
     url = f"s3://bucket/{name}"
@@ -63,7 +63,7 @@ def test_a_table_name_is_refused_or_read_back(name: str) -> None:
         assert root.partition_of_data_key(key) == partition
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(name=NAMES.filter(is_table_name), partition=NAMES | st.just(UNPARTITIONED))
 def test_a_data_key_that_s3_takes_has_a_head_and_a_marker_that_s3_takes(
     name: str, partition: str
@@ -93,7 +93,7 @@ def test_a_data_key_has_at_most_1024_bytes(letter: str) -> None:
         root.data_key(f"p={exactly}x", 0, job, 0)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(
     name=NAMES.filter(is_table_name), values=st.lists(VALUES, min_size=1, max_size=4, unique=True)
 )

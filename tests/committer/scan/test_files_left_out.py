@@ -53,7 +53,7 @@ def whole_schema() -> pa.Table:
     return pa.table(row, pa.schema([("day_no", pa.int32()), *SCHEMA]))
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     st.lists(batches(), min_size=1, max_size=4), conditions(*TYPES), st.booleans(), st.booleans()
 )

@@ -39,7 +39,7 @@ def may_hold(summary: str, rows: int, schema: pa.Schema, condition: pc.Expressio
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.data())
 def test_no_file_with_a_wanted_row_is_left_out(name: str, data: st.DataObject) -> None:
     kind, values = TYPES[name]
