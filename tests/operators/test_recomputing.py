@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from airflow_life.deployment import Deployment, deployment
 from torture.servers import of_moto
 
 from support import fork_server
-from support.airflow import migrate
+from support.airflow import copy_database
 from support.moto_server import S3Server
 from support.waiting import until
 from zero_rename import FileOptions, Table
@@ -192,7 +191,7 @@ def lake(
 
     home = tmp_path / "airflow"
     home.mkdir()
-    shutil.copy(migrate() / "airflow.db", home)
+    copy_database(home / "airflow.db")
     database = f"sqlite:///{home}/airflow.db?timeout=60"
     with deployment(home, database, of_moto(s3_server), root, dags) as airflow:
         yield Lake(airflow, root)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import boto3
 import pytest
 
-from support.airflow import Connect, tell_no_caller
+from support.airflow import Connect
 from zero_rename.committer import InvalidInputError, StoreRefusedError, Table
 from zero_rename.committer.store.client_settings import S3_CLIENT, ClientSettings
 from zero_rename.provider.hooks import ZeroRenameHook
@@ -95,11 +95,6 @@ HOST = {
     "AWS_SECRET_ACCESS_KEY": "host-secret",
     "AWS_CONFIG_FILE": os.devnull,
 }
-
-
-@pytest.fixture(autouse=True)
-def quick_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell_no_caller(monkeypatch)
 
 
 @pytest.fixture

@@ -71,16 +71,21 @@ def _migrated(made: Path) -> None:
         shutil.copy(Path(home, "airflow.db"), made)
 
 
+def copy_database(to: Path) -> None:
+    """Copy the migrated database that is made once a run, for all its workers."""
+    made = made_once("airflow.db", _migrated)
+    with closing(sqlite3.connect(made)) as whole, closing(sqlite3.connect(to)) as copy:
+        whole.backup(copy)
+
+
 @cache
 def migrate() -> Path:
-    """Give the home a database: a copy of the one that is made once a run, for all its workers.
+    """Give the home a database.
 
     :return: the home.
     """
     (HOME / "dags").mkdir(exist_ok=True)
-    made, mine = made_once("airflow.db", _migrated), HOME / "airflow.db"
-    with closing(sqlite3.connect(made)) as whole, closing(sqlite3.connect(mine)) as copy:
-        whole.backup(copy)
+    copy_database(HOME / "airflow.db")
     return HOME
 
 
