@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from airflow.providers.common.compat.sdk import MappedOperator
+
 from ..committer.errors import InvalidInputError
 from ..committer.format.run_rank import RunRank, RunRanks
 from ..orchestration.runs.arguments import read_index
@@ -75,7 +77,7 @@ def map_index_of(task_id: str, given: int | str | None, context: Mapping[str, An
     if upstream is None:
         raise _no_such_task(task_id, dag)
     group, mine = upstream.get_closest_mapped_task_group(), task.get_closest_mapped_task_group()
-    mapped = getattr(upstream, "is_mapped", False)
+    mapped = isinstance(upstream, MappedOperator)
     if index is not None and index >= 0:
         if mapped or group is not None:
             return index

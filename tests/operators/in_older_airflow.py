@@ -307,6 +307,23 @@ def test_a_time_out_in_the_triggerer_names_what_was_waited_for(
         task.resume_execution("__fail__", kwargs, context)
 
 
+def test_only_a_mapped_task_has_an_index() -> None:
+    from airflow import DAG
+
+    from zero_rename.committer import InvalidInputError
+    from zero_rename.provider.task_context import map_index_of
+    from zero_rename.sensors.success_manifest import SuccessManifestSensor
+
+    with DAG("mapped", schedule=None):
+        SuccessManifestSensor.partial(task_id="load", table=TABLE).expand(job=["a", "b"])
+        given = {"task": SuccessManifestSensor(task_id="wait", table=TABLE, partitions=[DAY])}
+    assert map_index_of("load", "1", given) == 1
+    assert map_index_of("wait", None, given) == -1
+    for name, index, why in (("load", None, "is mapped"), ("wait", 0, "is not mapped")):
+        with pytest.raises(InvalidInputError, match=f"'{name}' {why}"):
+            map_index_of(name, index, given)
+
+
 def test_the_link_is_kept_for_the_web_server(dags: dict[str, Any], retried: Any) -> None:
     from airflow.models.taskinstancekey import TaskInstanceKey
     from airflow.serialization import serialized_objects
