@@ -6,7 +6,7 @@ import re
 import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from ...committer.errors import InvalidInputError, OutcomeUnknownError
+from ...committer.errors import InvalidInputError, OutcomeUnknownError, ZeroRenameError
 from ...committer.format.layout import PACKAGES
 from ...committer.store.s3_urls import SCHEME
 from ...orchestration.runs.arguments import Parser, read_flag, read_text
@@ -203,11 +203,11 @@ class ServiceLoadOperator(LoadOperator):
             return super().resume_execution(next_method, next_kwargs, context)
         load = self._table_load(context)
         self._mark = mark = _mark_of(load)
+        if trigger_timeout(next_method, next_kwargs) is None:
+            # It may have waited for the job of an earlier attempt: nothing here says so.
+            with self._resumed(load), self._ending(mark, of_any_attempt=True):
+                return super().resume_execution(next_method, next_kwargs, context)
         with explained(load.table, load.run):
-            if trigger_timeout(next_method, next_kwargs) is None:
-                # It may have waited for the job of an earlier attempt: nothing here says so.
-                with self._ending(mark, of_any_attempt=True):
-                    return super().resume_execution(next_method, next_kwargs, context)
             if load.committer == NATIVE:
                 self._submitted = load.table, load.run
             try:
@@ -533,6 +533,27 @@ class ServiceLoadOperator(LoadOperator):
         finally:
             # A later deferral is not about this attempt, whose record it would change.
             self._s3a_load = None
+
+    @contextmanager
+    def _resumed(self, load: TableLoad) -> Iterator[None]:
+        """Treat the error of a failed trigger in the block as one of the wait itself."""
+        from ...orchestration.s3a.load import S3ALoad, deferred_try
+
+        if load.committer == NATIVE:
+            with self._watched(load.table, load.run):
+                yield
+            return
+        s3a_load = None
+        try:
+            encrypt_records(load, self.s3a_options)
+            run = load.run
+            if (tried := deferred_try(load.directories, run.idempotency_key)) is not None:
+                s3a_load = S3ALoad.resumed(load.directories, run, policy_of(load), tried)
+        except ZeroRenameError as error:
+            self.log.warning("The record of the attempt could not be read: %s", error)
+        waited = nullcontext() if s3a_load is None else s3a_load.waited_for()
+        with waited, explained(load.table, load.run):
+            yield
 
     @contextmanager
     def _ending(self, mark: JobMark | None, of_any_attempt: bool = False) -> Iterator[None]:

@@ -40,6 +40,7 @@ from ...s3a.runs.try_record import (
     COMMITTED,
     OPERATOR_INTERVAL,
     SETTLED,
+    SUBMITTED,
     UNDONE,
     WRITTEN,
     StoredTry,
@@ -193,6 +194,16 @@ def open_try(table: Table, idempotency_key: str, mark: JobMark) -> DeferredLoad 
         if its == mark and known.record.state not in SETTLED:
             return DeferredLoad(known.record.uuid)
     return None
+
+
+def deferred_try(table: Table, idempotency_key: str) -> DeferredLoad | None:
+    """Return a run's last attempt if it was at work when its task was deferred, and no process has
+    judged it since."""
+    tries = table.run(ledger.tries_of(table.root, idempotency_key))
+    last = tries[-1].record if tries else None
+    if last is None or not last.deferred or last.state != SUBMITTED:
+        return None
+    return DeferredLoad(last.uuid)
 
 
 class S3ALoad:

@@ -643,6 +643,26 @@ class TestDeferred:
         (known,) = table.driver.run(ledger.open_tries(table.root)).known
         assert rivals.is_at_work(replace(known, silent_for=4 * 3600.0))
 
+    @pytest.mark.parametrize("number", [1, 2])
+    @pytest.mark.parametrize("ended", [True, False])
+    def test_try_is_closed_once_the_trigger_has_failed_unless_its_job_goes_on(
+        self, service: Service, tables: Tables, ended: bool, number: int
+    ) -> None:
+        """For a day it counted as at work, and each retry was refused."""
+        service.goes_on = True
+        for attempt in range(1, number + 1):
+            self.deferred(service, attempt)
+        if ended:
+            service.set_state(service.jobs[0], service.failed)
+        task = operator(service, deferrable=True)
+        its = context(task, number)
+        task.render_template_fields(its)
+        with pytest.raises(AirflowException, match="Trigger failure"):
+            task.resume_execution("__fail__", {"error": "Trigger failure"}, its)
+        assert states(tables) == [try_record.FAILED if ended else try_record.SUBMITTED]
+        service.goes_on = False
+        assert run(service, number + 1)["rows"] == 1 if ended else True
+
     def test_a_try_whose_record_is_gone_is_not_known(
         self, service: Service, tables: Tables
     ) -> None:

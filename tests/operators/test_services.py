@@ -665,6 +665,27 @@ class TestDeferred:
         assert [job.state for job in service.jobs] == [service.running]
 
     @one_service
+    def test_job_of_a_killed_driver_in_a_delta_table_is_closed_though_the_trigger_failed(
+        self, service: Service
+    ) -> None:
+        table = ZeroRenameHook().get_delta_table(service.application.tables.url())
+        rows = pa.table({"day": [1], "flight": ["f1"]})
+        with table.job(rows.schema, partition_by=["day"]) as job:
+            job.write(rows)
+        service.goes_on = True
+        self.deferred(service, 1, {"layout": "delta"})
+        names: Any = {"dag_id": "flights", "run_id": "scheduled__2013-02-02", "task_id": "load"}
+        owner = Owner(**names, map_index=-1, try_number=1)
+        table.job(owner=owner, idempotency_key=ONCE).__enter__()
+        service.set_state(service.jobs[0], service.failed)
+        task = operator(service, deferrable=True, layout="delta")
+        ctx: Any = context(task)
+        task.render_template_fields(ctx)
+        with pytest.raises(AirflowException, match="Trigger failure"):
+            task.resume_execution("__fail__", {"error": "Trigger failure"}, ctx)
+        assert table.open_jobs() == []
+
+    @one_service
     def test_task_that_was_deferred_for_too_long_without_a_job_says_so(
         self, service: Service
     ) -> None:
