@@ -317,9 +317,10 @@ class ChangeableTable(StatefulTable):
             "was changed.",
             table=self.root.url,
             job=self.job_of_key(idempotency_key),
-            remedy="Take the earlier change back first (zero-rename undo; in a table of "
-            "directories zero-rename keep-rows --undo), or say that it is to be made again, by "
-            "on_repeat='append'.",
+            remedy="Give on_repeat='append', which makes it again on the rows that are there. If "
+            "it is to take the place of the earlier change, take that back before: in a Delta "
+            "table by zero-rename undo; in a table of directories load the partitions again, with "
+            "mode overwrite.",
         )
 
     # How a change is made

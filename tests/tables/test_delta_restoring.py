@@ -452,3 +452,16 @@ class TestRestore:
             past.table.restore(0, apply=True)
         past.table.restore(0, apply=True, allow_lost=True)
         assert past.values() == [("2", 1)]
+
+
+def test_merge_that_was_taken_back_is_made_again_as_its_refusal_says() -> None:
+    """Its run stays on record."""
+    table = Past().table
+    rows = pa.table({"day": [None, "1"], "value": [1, 2]}, schema=SCHEMA)
+    first = table.merge(rows, on=["day"], idempotency_key="run")
+    assert first.committed is not None
+    table.undo(first.committed.job, apply=True)
+    with pytest.raises(InvalidInputError, match=r"Give on_repeat='append'.* by zero-rename undo"):
+        table.merge(rows, on=["day"], idempotency_key="run", on_repeat="replace_own")
+    table.merge(rows, on=["day"], idempotency_key="run", on_repeat="append")
+    assert sorted(table.scan().to_arrow()["value"].to_pylist()) == [1, 2]
