@@ -176,6 +176,7 @@ class ChangedRows:
     :param brings_rows: whether rows may come from other data than the table.
     :param why_not_repeatable: returns why the change would change rows again if it were repeated on
         its own result; ``None``: it would not.
+    :param why_not_inserted: why it would change rows that it has inserted; ``None``: it would not.
     """
 
     state: Snapshot
@@ -185,6 +186,7 @@ class ChangedRows:
     schema_mode: SchemaMode = SchemaMode.KEEP
     brings_rows: bool = False
     why_not_repeatable: Callable[[], str | None] = lambda: None
+    why_not_inserted: str | None = None
 
     def release(self) -> None:
         """Release the frames that Spark keeps in memory."""

@@ -203,6 +203,7 @@ class MergeJoin:
             schema_mode=SchemaMode.MERGE if rules.evolves else SchemaMode.KEEP,
             brings_rows=True,
             why_not_repeatable=self._why_not_repeatable,
+            why_not_inserted=self._why_not_inserted(),
         )
 
     def _is_late(self, state: Snapshot) -> Column:
@@ -301,6 +302,16 @@ class MergeJoin:
             return None
         if self._source.has_null_keys():
             return "rows with a null key match nothing, so they are inserted each time"
+        return None
+
+    def _why_not_inserted(self) -> str | None:
+        """Return why the merge would update a row that it has inserted; ``None``: it would not."""
+        if self._rules.not_matched == IGNORE:
+            return None
+        for name, text in self._rules.sets.items():
+            own = rf"\s*(?:`?source`?\s*\.\s*)?`?{re.escape(name)}`?\s*"
+            if not re.fullmatch(own, text, re.IGNORECASE):
+                return f"{name} of the rows that it has inserted would be computed by when_matched"
         return None
 
     def _matches(self, on: Sequence[str]) -> Column:

@@ -167,7 +167,7 @@ class RowWriter:
         else:
             key = options.idempotency_key
             if key is not None and options.on_repeat is OnRepeat.REPLACE_OWN:
-                self.table.refuse_repeat(key, rows.why_not_repeatable)
+                self.table.refuse_repeat(key, lambda: self._why_not_again(key, rows))
             changed = {name: counts.rows[name] for name in counts.changed}
             self.table.refuse_hidden_columns(state.of(changed))
             policies, inputs = self.table.rewrite_policies(state, changed, options.files())
@@ -184,6 +184,19 @@ class RowWriter:
                 Inputs.all_of(inputs),
             )
         return TableChange.done_before(done) if done.repeated else replace(report, committed=done)
+
+    def _why_not_again(self, key: str, rows: ChangedRows) -> str | None:
+        """Return why a run's change would change rows again; ``None``: it would not.
+
+        :param key: the run's, which has made the change before.
+        """
+        why = rows.why_not_repeatable()
+        if why is not None or rows.why_not_inserted is None:
+            return why
+        job = self.table.job_of_key(key)
+        done = None if job is None else self.table.result(job)
+        before = None if done is None else done.row_changes
+        return rows.why_not_inserted if before is not None and before.inserted else None
 
     def _without_rows(
         self,

@@ -479,6 +479,23 @@ class TestRuns:
             merge(frame, url, on=["k"], when_matched=more, options=again)
         assert held(url) == [(1, "aA", "x")]
 
+    def test_rows_that_it_inserted_are_not_updated_by_its_repetition(self, spark, url):
+        """It is made again where what it computes is what it inserts, or where it has inserted
+        none."""
+        put(url, (1, "a", "x"))
+        again = OWN | {"onRepeat": "replace_own"}
+        plain, upper = {"v": "source.v"}, {"v": "upper(source.v)"}
+        one, two = changes(spark, (1, "b", "x")), changes(spark, (1, "c", "x"), (2, "d", "x"))
+        merge(one, url, on=["k"], when_matched=upper, options=OWN)
+        merge(two, url, on=["k"], when_matched=upper, options=again)
+        merge(two, url, on=["k"], when_matched=plain, options=again)
+        merge(one, url, on=["k"], when_matched=upper, options=again)
+        assert held(url) == [(1, "B", "x"), (2, "d", "x")]
+        merge(changes(spark, (3, "e", "x")), url, on=["k"], when_matched=upper, options=again)
+        with pytest.raises(InvalidInputError, match="v of the rows that it has inserted"):
+            merge(changes(spark, (3, "e", "x")), url, on=["k"], when_matched=upper, options=again)
+        assert held(url) == [(1, "B", "x"), (2, "d", "x"), (3, "e", "x")]
+
     def test_deletion_by_a_column_of_the_frame_is_made_again(self, spark, url):
         """The table has a column of that name, too, which the condition does not use."""
         put(url, (1, "a", "x"), (2, "b", "x"))
