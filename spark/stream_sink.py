@@ -129,7 +129,7 @@ def stream(
             table=root.url,
             remedy="Give mode='merge' with merge_on=, the columns of the groups; or "
             "output_mode='append' with a watermark. To keep each value that a group has had, write "
-            "by save() in a foreachBatch of your own.",
+            "by save() in writeStream.foreachBatch.",
         )
     if output_mode == "complete" and Mode.parse(mode) is Mode.APPEND:
         raise InvalidInputError(
