@@ -11,12 +11,14 @@ import contextlib
 import itertools
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from torture.servers import Store
 
 from support.plain_bucket import PlainBucket
@@ -81,6 +83,22 @@ def environment(store: Store) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": worker_python()}
     return kept | store.environment() | own
+
+
+def write_spark_submit(folder: Path, conf: Mapping[str, str]) -> Path:
+    """Write a ``spark-submit`` that gives settings as words, and passes ``SPARK_CONF_DIR`` over.
+
+    No archive of classes fits a class path with a folder in it.
+
+    :return: the folder to put first on ``PATH``.
+    """
+    words = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit")]
+    for name, value in conf.items():
+        words += ["--conf", f"{name}={value}"]
+    script = folder / "spark-submit"
+    script.write_text(f'#!/bin/sh\nunset SPARK_CONF_DIR\nexec {shlex.join(words)} "$@"\n')
+    script.chmod(0o755)
+    return folder
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,13 @@ import pyarrow as pa
 import pytest
 
 from support.airflow import connection_variable, migrate, run_task, task_context
-from support.hadoop_committers import Application
+from support.hadoop_committers import Application, write_spark_submit
 from tools.fetch_s3a_jars import cached_jars
 from tools.s3a_class_archive import class_path, jvm_flags
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.s3a.runs import try_record
+from zero_rename.spark.startup.launch import worker_python
 
 pytestmark = [
     pytest.mark.airflow,
@@ -201,11 +202,13 @@ def airflow(
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("AWS_", "SPARK_"))]:
             patch.delenv(name)
-        patch.delenv("PYSPARK_PYTHON", raising=False)
         patch.setenv("AWS_CONFIG_FILE", os.devnull)
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
         patch.setenv("SPARK_CONF_DIR", str(folder))
+        # The operator hands on all that it has read there.
+        patch.setenv("PATH", f"{write_spark_submit(folder, {})}{os.pathsep}{os.environ['PATH']}")
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYSPARK_PYTHON", worker_python())
         patch.setenv(*connection_variable("spark_default", conn_type="spark", host="local[2]"))
         patch.setenv(
             *connection_variable(

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from torture.servers import Store, of_moto
 
+from support import fork_server
 from support.airflow import migrate
+from support.hadoop_committers import write_spark_submit
 from support.moto_server import S3Server
 from support.newcomer import Newcomer
 from support.spark import SETTINGS
@@ -21,6 +23,7 @@ from tools.bootstrap import cache_dir
 from tools.fetch_s3a_jars import cached_jars
 from tools.s3a_class_archive import class_path, jvm_flags
 from zero_rename import Table
+from zero_rename.spark.startup.launch import worker_python
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "tutorials" / "hadoop.md"
 pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.timeout(900)]
@@ -39,6 +42,15 @@ class InTheCheckout(Newcomer):
     def python(self) -> Path:
         return Path(sys.executable)
 
+    @property
+    def bin(self) -> Path:
+        """Commands that start sooner than those of the checkout."""
+        return self.folder / "bin"
+
+    def _environment(self) -> dict[str, str]:
+        known = super()._environment()
+        return {**known, "PATH": f"{self.bin}:{known['PATH']}"}
+
     def type(self, command: str) -> str:
         """Type a command, and keep what it printed."""
         said = super().type(command)
@@ -48,7 +60,7 @@ class InTheCheckout(Newcomer):
 
 @pytest.fixture
 def newcomer(tmp_path: Path, s3_server: S3Server) -> Iterator[InTheCheckout]:
-    """With the jars in the cache, and a store that Spark's own defaults lead to."""
+    """With the jars in the cache, and a store that Spark's settings lead to."""
     store: Store = of_moto(s3_server)
     path = class_path(cached_jars() or ())
     conf = SETTINGS | {
@@ -59,16 +71,14 @@ def newcomer(tmp_path: Path, s3_server: S3Server) -> Iterator[InTheCheckout]:
         "spark.driver.extraClassPath": path,
         "spark.driver.extraJavaOptions": jvm_flags(path),
     }
-    folder = tmp_path / "spark"
-    folder.mkdir()
-    lines = "".join(f"{name} {value}\n" for name, value in conf.items())
-    (folder / "spark-defaults.conf").write_text(lines)
-    variables = {
-        "SPARK_CONF_DIR": str(folder),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-    }
+    variables = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": worker_python()}
     made = InTheCheckout(tmp_path, s3_server.environment | variables, {})
+    made.bin.mkdir()
+    write_spark_submit(made.bin, conf)
+    program = tmp_path / "zero_rename_program.py"
+    program.write_text("from zero_rename.cli import main\nmain()\n")
+    (made.bin / "zero-rename").write_text(fork_server.client(str(program)))
+    (made.bin / "zero-rename").chmod(0o755)
     (made.home / ".cache").mkdir(parents=True)
     (made.home / ".cache" / "zero-rename").symlink_to(cache_dir())
     # Made once for all tests; the page's command finds it as new as it can be.
