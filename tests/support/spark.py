@@ -39,11 +39,13 @@ SETTINGS = {
 }
 
 #: Of the shared sessions. Java code made for each plan is for many rows, and to compile it took a
-#: sixth of these tests' CPU. Programs with sessions of their own have it, and Hadoop's committers.
+#: sixth of these tests' CPU. Programs with sessions of their own have it.
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+#: As users have it.
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 
 
 def settings(folder: Path) -> dict[str, str]:

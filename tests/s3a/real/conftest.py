@@ -21,7 +21,7 @@ from support.hadoop_committers import (
 )
 from support.moto_server import S3Server
 from support.shared_servers import shared_server
-from support.spark import end_of_sessions
+from support.spark import INTERPRETED, end_of_sessions
 from tools.fetch_s3a_jars import cached_jars
 
 #: Set by `make test-s3a` and `make proof`: nothing is thinned out.
@@ -106,9 +106,8 @@ def application(
     os.environ.update(environment(s3a_store))
     try:
         builder = SparkSession.builder.master("local[2,2]").appName("s3a")
-        for name, value in static_settings(s3a_store, jars, folder).items():
-            builder = builder.config(name, value)
-        spark = builder.getOrCreate()
+        given = {**static_settings(s3a_store, jars, folder), **INTERPRETED}
+        spark = builder.config(map=given).getOrCreate()
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -16,7 +16,7 @@ import pytest
 
 from support.counting import RequestCounter
 from support.hadoop_committers import Application, set_in
-from support.spark import INTERPRETED
+from support.spark import COMPILED
 from support.spark_tables import of_all_types, partitioned_by_all_types, rows, worker_environment
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table
 from zero_rename.committer.store.requests import Put
@@ -38,14 +38,14 @@ def spark(native_application: Application, monkeypatch: pytest.MonkeyPatch) -> I
     for name, value in known.items():
         monkeypatch.setenv(name, value)
     spark = native_application.spark
-    with worker_environment(spark, **known), native_application.set(INTERPRETED):
+    with worker_environment(spark, **known):
         yield spark
 
 
 @pytest.fixture
 def compiled(spark: Any) -> Iterator[None]:
     """The session as users have it, which makes Java code of each plan."""
-    with set_in(spark, dict.fromkeys(INTERPRETED)):
+    with set_in(spark, COMPILED):
         yield
 
 
