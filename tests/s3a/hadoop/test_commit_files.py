@@ -180,7 +180,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=6,
 )
-fuzzed = settings(max_examples=500, derandomize=True)
+fuzzed = settings(max_examples=150, derandomize=True)
 
 
 @pytest.mark.parametrize("name", list(PARSERS))
@@ -202,7 +202,7 @@ class TestFuzzed:
         with contextlib.suppress(RecordDamagedError):
             parse(body[:place] + flip + (body[place + 1 :] if flip else b""), "k")
 
-    @fuzzed
+    @settings(fuzzed, max_examples=500)
     @given(data=st.data())
     def test_a_member_that_is_something_else(self, name: str, data: st.DataObject) -> None:
         parse, document = PARSERS[name]

@@ -71,7 +71,7 @@ OPTIONS = st.builds(
 )
 
 
-@settings(max_examples=600)
+@settings(max_examples=250)
 @given(LEFT, OPTIONS)
 # A file of a set that cannot be read, in a folder of its own.
 @example(Left([["outstanding"], ["outstanding", "written"]], True, False, ""), DEAD)
