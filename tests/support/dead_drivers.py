@@ -17,6 +17,7 @@ from torture.proxy import Proxy, Seen, Trap, When
 from torture.spark_writers import SparkProgram
 
 from support.hadoop_committers import Application, Place, environment, static_settings
+from support.spark import INTERPRETED
 from support.waiting import STUCK
 from tools.fetch_s3a_jars import cached_jars
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
@@ -97,7 +98,7 @@ def kill_driver(application: Application, folder: Path, *deaths: Death) -> None:
     """
     jars = cached_jars()
     assert jars is not None
-    given = static_settings(application.store, jars, folder)
+    given = {**static_settings(application.store, jars, folder), **INTERPRETED}
     with contextlib.ExitStack() as stack:
         held = [threading.Event() for _ in deaths]
         jobs = []

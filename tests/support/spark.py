@@ -39,7 +39,7 @@ SETTINGS = {
 }
 
 #: Of the shared sessions. Java code made for each plan is for many rows, and to compile it took a
-#: sixth of these tests' CPU. Programs with sessions of their own have it.
+#: sixth of these tests' CPU. Programs with sessions of their own mostly have it.
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -106,8 +106,8 @@ def application(
     os.environ.update(environment(s3a_store))
     try:
         builder = SparkSession.builder.master("local[2,2]").appName("s3a")
-        given = {**static_settings(s3a_store, jars, folder), **INTERPRETED}
-        spark = builder.config(map=given).getOrCreate()
+        given = static_settings(s3a_store, jars, folder)
+        spark = builder.config(map={**given, **INTERPRETED}).getOrCreate()
     finally:
         os.environ.clear()
         os.environ.update(before)

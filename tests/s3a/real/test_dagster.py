@@ -13,9 +13,10 @@ from torture.servers import Store
 from dagster_zero_rename import SparkPipesClient, ZeroRenameResource
 from support.dagster_loads import told
 from support.hadoop_committers import Place
-from support.spark import SETTINGS
+from support.spark import INTERPRETED, SETTINGS
 from tools.fetch_s3a_jars import cached_jars
 from tools.s3a_class_archive import class_path, jvm_flags
+from zero_rename.spark.startup.launch import worker_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 APPLICATION = """
@@ -40,6 +41,7 @@ def place(s3a_store: Store, monkeypatch: pytest.MonkeyPatch) -> Place:
     binaries = Path(pyspark.__file__).parent / "bin"
     monkeypatch.setenv("PATH", f"{binaries}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYSPARK_PYTHON", worker_python())
     return Place(client, bucket, "tables/flights", known)
 
 
@@ -50,11 +52,15 @@ def test_word_of_the_resource_selects_the_committer_of_the_application(
     assert jars is not None
     path, application = class_path(jars), tmp_path / "application.py"
     application.write_text(APPLICATION)
-    conf = SETTINGS | {
-        "spark.driver.extraClassPath": path,
-        "spark.driver.extraJavaOptions": jvm_flags(path),
-        "spark.hadoop.hadoop.tmp.dir": str(tmp_path / "hadoop"),
-    }
+    conf = (
+        SETTINGS
+        | INTERPRETED
+        | {
+            "spark.driver.extraClassPath": path,
+            "spark.driver.extraJavaOptions": jvm_flags(path),
+            "spark.hadoop.hadoop.tmp.dir": str(tmp_path / "hadoop"),
+        }
+    )
     known = s3a_store.environment()
     zero = ZeroRenameResource(
         table_root=f"s3://{place.bucket}/tables",

@@ -87,22 +87,16 @@ class TestEveryCommitter:
         load(place, days(application, (3, 1)), committer, mode="append")
         assert ids(application, place) == {1: [1, 3], 2: [2]}
 
-    def test_replaces_the_partition_named(
-        self, application: Application, place: Place, committer: str
+    def test_replaces_the_partitions_named_also_by_no_row(
+        self, application: Application, own_place: Place, committer: str
     ) -> None:
-        load(place, days(application, (1, 1), (2, 2), (3, 2)), committer)
-        again = days(application, (4, 2))
-        load(place, again, committer, mode="overwrite", partitions=["day=2"])
-        assert ids(application, place) == {1: [1], 2: [4]}
-        assert place.uploads() == []
-
-    def test_empties_a_partition_named_that_gets_no_row(
-        self, application: Application, place: Place, committer: str
-    ) -> None:
-        load(place, days(application, (1, 1), (2, 2), (3, 3)), committer)
+        load(own_place, days(application, (1, 1), (2, 2), (3, 3), (5, 3)), committer)
         again = days(application, (4, 3))
-        load(place, again, committer, mode="overwrite", partitions=["day=2", "day=3"])
-        assert ids(application, place) == {1: [1], 3: [4]}
+        load(own_place, again, committer, mode="overwrite", partitions=["day=2", "day=3"])
+        assert ids(application, own_place) == {1: [1], 3: [4]}
+        assert own_place.uploads() == []
+        found = own_place.client.list_objects_v2(Bucket=own_place.bucket)["Contents"]
+        assert [e["Key"] for e in found if "_zero_rename" in e["Key"]] == []
 
     def test_says_so_when_it_could_not_be_emptied(
         self, application: Application, place: Place, deletes_denied: None
@@ -134,13 +128,6 @@ class TestEveryCommitter:
         if committer != "partitioned":
             assert isinstance(refused.value, DestinationExistsError)
         assert ids(application, place) == {1: [1]}
-
-    def test_leaves_nothing_beside_the_table(
-        self, application: Application, own_place: Place, committer: str
-    ) -> None:
-        load(own_place, days(application, (1, 1)), committer)
-        found = own_place.client.list_objects_v2(Bucket=own_place.bucket)["Contents"]
-        assert [e["Key"] for e in found if "_zero_rename" in e["Key"]] == []
 
 
 def test_what_only_hadoop_knows_of_the_store(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +20,9 @@ from support.aws_services import Application
 from support.hadoop_committers import Place
 from support.http_services import Kubernetes
 from support.optional_providers import optional_providers  # noqa: F401 - a fixture
-from support.spark import SETTINGS
+from support.spark import INTERPRETED, SETTINGS
 from tools.fetch_s3a_jars import cached_jars
 from tools.s3a_class_archive import class_path, jvm_flags
-from zero_rename.committer.format.handoff import Handoff
 from zero_rename.spark.startup.launch import worker_python
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -49,11 +47,8 @@ committer = factory.createOutputCommitter(path, task).getClass().getSimpleName()
 protocol = spark.conf.get("spark.sql.sources.commitProtocolClass").rpartition(".")[2]
 with open(os.environ["SEEN"], "w") as file:
     json.dump({"committer": committer, "protocol": protocol}, file)
-rows = spark.range(0, 3, 1, 2).withColumn("day", F.lit(1))
+save(spark.range(0, 3, 1, 2).withColumn("day", F.lit(1)), partition_by=["day"])
 """
-SAVES = f"{DRIVER}\nsave(rows, partition_by=['day'])\n"
-#: Without save(): the operator alone puts it on record.
-WRITES = f"{DRIVER}\nrows.write.mode('append').partitionBy('day').parquet(url)\n"
 
 
 @dataclass
@@ -66,7 +61,6 @@ class RealDrivers(Kubernetes):
 
     secret: dict[str, str] = field(default_factory=dict)
     folder: Path = Path()
-    source: str = SAVES
 
     def end(self, number: int = -1, as_state: str | None = None) -> None:
         sent = self.requests[number]
@@ -80,14 +74,18 @@ class RealDrivers(Kubernetes):
         assert jars is not None
         path = class_path(jars)
         # What the image has.
-        image = SETTINGS | {
-            "spark.driver.extraClassPath": path,
-            "spark.driver.extraJavaOptions": jvm_flags(path),
-            "spark.hadoop.hadoop.tmp.dir": str(self.folder / "hadoop"),
-        }
+        image = (
+            SETTINGS
+            | INTERPRETED
+            | {
+                "spark.driver.extraClassPath": path,
+                "spark.driver.extraJavaOptions": jvm_flags(path),
+                "spark.hadoop.hadoop.tmp.dir": str(self.folder / "hadoop"),
+            }
+        )
         theirs = {name: it for name, it in settings.items() if "kubernetes" not in name}
         application = self.folder / "application.py"
-        application.write_text(self.source)
+        application.write_text(DRIVER)
         spark = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         words = [str(spark), "--master", "local[2]"]
         for name, value in {**image, **theirs}.items():
@@ -98,7 +96,7 @@ class RealDrivers(Kubernetes):
             if not name.startswith(("AWS_", "SPARK_", "PYSPARK_", "ZERO_RENAME_"))
         }
         own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": worker_python()}
-        own |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "SEEN": str(self.folder / "seen.json")}
+        own |= {"SEEN": str(self.folder / "seen.json")}
         done = subprocess.run(
             [*words, str(application)],
             env=kept | own | self.secret | told,
@@ -168,14 +166,3 @@ def test_the_object_s_settings_select_hadoop_s_committer_in_the_driver(
     assert place.marker()["jobId"] == report["job"]
     assert (report["rows"], report["committer"], report["partition"]) == (3, "magic", "day=1")
     assert place.uploads() == []
-
-
-def test_an_application_without_save_is_recorded_and_verified(
-    service: RealDrivers, place: Place
-) -> None:
-    service.source = WRITES
-    report = load(service, "writes")
-    assert place.marker()["jobId"] == report["job"]
-    told = Handoff.decode(service.variables(service.requests[0]))
-    assert told.s3a_run == report["job"]
-    assert (report["rows"], report["files"]) == (3, 2)

@@ -18,7 +18,7 @@ from support.airflow import migrate
 from support.hadoop_committers import write_spark_submit
 from support.moto_server import S3Server
 from support.newcomer import Newcomer
-from support.spark import SETTINGS
+from support.spark import INTERPRETED, SETTINGS
 from tools.bootstrap import cache_dir
 from tools.fetch_s3a_jars import cached_jars
 from tools.s3a_class_archive import class_path, jvm_flags
@@ -63,14 +63,18 @@ def newcomer(tmp_path: Path, s3_server: S3Server) -> Iterator[InTheCheckout]:
     """With the jars in the cache, and a store that Spark's settings lead to."""
     store: Store = of_moto(s3_server)
     path = class_path(cached_jars() or ())
-    conf = SETTINGS | {
-        "spark.hadoop.fs.s3a.endpoint": store.endpoint,
-        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
-        "spark.hadoop.fs.s3a.path.style.access": "true",
-        # Also by an archive of classes, which halves the start; the page's own come behind.
-        "spark.driver.extraClassPath": path,
-        "spark.driver.extraJavaOptions": jvm_flags(path),
-    }
+    conf = (
+        SETTINGS
+        | INTERPRETED
+        | {
+            "spark.hadoop.fs.s3a.endpoint": store.endpoint,
+            "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+            "spark.hadoop.fs.s3a.path.style.access": "true",
+            # Also by an archive of classes, which halves the start; the page's own come behind.
+            "spark.driver.extraClassPath": path,
+            "spark.driver.extraJavaOptions": jvm_flags(path),
+        }
+    )
     variables = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": worker_python()}
     made = InTheCheckout(tmp_path, s3_server.environment | variables, {})
     made.bin.mkdir()
