@@ -219,6 +219,12 @@ def new_entries(
         changes = table.changes_since(after, LIMIT)
     except TableNotFoundError:  # Its first job has not committed.
         return NewCommits((), LogCursor())
+    if changes.cleaned:
+        _log.warning(
+            "Entries that were due for a report were cleaned from the log of %s: the commits by "
+            "them are not reported. Load what depends on them again.",
+            table.root.url,
+        )
     reports = [
         commit_report(it.done, names) | {"job": it.done.job or None, "owner": _told(it.owner)}
         for it in changes.found

@@ -104,10 +104,12 @@ class ChangesSince:
     """Changes of rows that were read, the oldest first.
 
     :param read: the last version that was read; the next poll goes on after it.
+    :param cleaned: there may have been changes by entries that were cleaned.
     """
 
     found: tuple[EntryChange, ...]
     read: int
+    cleaned: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,8 @@ def changes_since(
                 done, owner = committed(root, named, entry), owner_of(entry)
                 found.append(EntryChange(entry.version, frozenset(names), done, owner))
     seen = state.version if since.version is None else since.version
-    return ChangesSince(tuple(found), versions[-1] if versions else seen)
+    read = versions[-1] if versions else seen
+    return ChangesSince(tuple(found), read, since.may_have_lost(listed))
 
 
 def _naming(layout: DeltaLayout, state: LogState, entry: LogEntry) -> Step[LogState]:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.airflow import Tables
 from zero_rename.committer import Owner
+from zero_rename.committer.store.requests import Delete
 from zero_rename.orchestration.new_commits import (
     LONGEST,
     OVERLAP,
     ListingCursor,
+    LogCursor,
     new_commits,
+    new_entries,
     present,
 )
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
@@ -104,6 +109,28 @@ def test_damaged_decision_hides_no_other_commit_and_is_reported_once_restored(
     found, cursor = look(tables, cursor)
     assert jobs(found) == [first]
     assert look(tables, cursor)[0] == []
+
+
+def test_entries_that_were_cleaned_before_they_were_told_are_named(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By another engine, while no trigger ran."""
+    table = DeltaTable(tables.url(), tables.bucket.client)
+    job = [_load(table) for _ in range(4)][-1]
+    table.checkpoint_log()
+    for version in (0, 1):
+        assert new_entries(table, LogCursor(version), None, everything).reports
+        table.driver.perform(Delete(f"{table.root.prefix}/_delta_log/{version:020}.json"))
+    assert "were cleaned" not in caplog.text
+    found = new_entries(table, LogCursor(0), None, everything)
+    assert [it["job"] for it in found.reports][1:] == [job]
+    assert "were cleaned from the log of s3://" in caplog.text
+
+
+def _load(table: DeltaTable) -> str:
+    with table.job(pa.schema([("n", pa.int64())])) as job:
+        job.write(pa.table({"n": [1]}))
+    return str(job.job)
 
 
 def test_choice_of_rows_is_told(tables: Tables) -> None:
