@@ -212,6 +212,9 @@ class ServiceLoadOperator(LoadOperator):
                 self._submitted = load.table, load.run
             try:
                 ended = self._end(mark)
+                if load.committer != NATIVE:
+                    # So that its record does not count as that of a deferred task for a day.
+                    self._deferred_s3a_load(load)
                 became = f" Its job {ended[0]} was cancelled." if ended else ""
             except Exception as error:
                 wait = "the next attempt waits for it."
@@ -537,23 +540,28 @@ class ServiceLoadOperator(LoadOperator):
     @contextmanager
     def _resumed(self, load: TableLoad) -> Iterator[None]:
         """Treat the error of a failed trigger in the block as one of the wait itself."""
-        from ...orchestration.s3a.load import S3ALoad, deferred_try
-
         if load.committer == NATIVE:
             with self._watched(load.table, load.run):
                 yield
             return
-        s3a_load = None
-        try:
-            encrypt_records(load, self.s3a_options)
-            run = load.run
-            if (tried := deferred_try(load.directories, run.idempotency_key)) is not None:
-                s3a_load = S3ALoad.resumed(load.directories, run, policy_of(load), tried)
-        except ZeroRenameError as error:
-            self.log.warning("The record of the attempt could not be read: %s", error)
+        s3a_load = self._deferred_s3a_load(load)
         waited = nullcontext() if s3a_load is None else s3a_load.waited_for()
         with waited, explained(load.table, load.run):
             yield
+
+    def _deferred_s3a_load(self, load: TableLoad) -> S3ALoad | None:
+        """Return the load of the attempt with one of Hadoop's committers for which the task was
+        deferred; ``None`` if there is none, or its record cannot be read."""
+        from ...orchestration.s3a.load import S3ALoad, deferred_try
+
+        table, run = load.directories, load.run
+        try:
+            encrypt_records(load, self.s3a_options)
+            tried = deferred_try(table, run.idempotency_key)
+            return tried and S3ALoad.resumed(table, run, policy_of(load), tried)
+        except ZeroRenameError as error:
+            self.log.warning("The record of the attempt could not be read: %s", error)
+            return None
 
     @contextmanager
     def _ending(self, mark: JobMark | None, of_any_attempt: bool = False) -> Iterator[None]:

@@ -400,6 +400,9 @@ class S3ALoad:
     ) -> S3ALoad:
         """Return the load of an attempt that another process has submitted.
 
+        Its record says from now on that its task is not deferred, so it counts as dead soon after
+        this process has died.
+
         :raises OutcomeUnknownError: its record is missing.
         """
         known = table.run(ledger.find(table.root, run.idempotency_key, deferred.uuid))
@@ -417,6 +420,7 @@ class S3ALoad:
         made = cls(table, run, load, policy, record.rank)
         made.uuid, made._try = record.uuid, record
         made._ended_before = frozenset(deferred.ended_before)
+        made._note(ledger.note_resumed(table.root, record))
         return made
 
     def report(self) -> dict[str, Any]:

@@ -379,6 +379,15 @@ def note_deferred(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
     return change_open(root, record, lambda found, now: replace(found, deferred=True, beat_at=now))
 
 
+def note_resumed(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
+    """Record that a process waits for an attempt again whose task was deferred, or ends it."""
+
+    def resumed(found: TryRecord, now: float) -> TryRecord:
+        return replace(found, deferred=False, beat_at=now) if found.deferred else found
+
+    return change_open(root, record, resumed)
+
+
 def note_recovered(root: TableRoot, record: TryRecord, job: str) -> Step[TryRecord | None]:
     """Record that recovery committed a job of an attempt, for the run's next attempt to read."""
 

@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import boto3
@@ -662,6 +663,34 @@ class TestDeferred:
         assert states(tables) == [try_record.FAILED if ended else try_record.SUBMITTED]
         service.goes_on = False
         assert run(service, number + 1)["rows"] == 1 if ended else True
+
+    @pytest.mark.parametrize("end", ["timeout", "killed worker"])
+    def test_try_counts_as_dead_soon_once_its_task_is_deferred_no_more(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch, end: str
+    ) -> None:
+        """It counted as at work for a day, and each retry was refused."""
+        service.goes_on = True
+        deferred = self.deferred(service, 1)
+        if end == "timeout":
+            monkeypatch.setattr(type(operator(service)), "_cancel", lambda *_: None)
+            task = operator(service, deferrable=True, execution_timeout=timedelta(hours=3))
+            its = context(task)
+            task.render_template_fields(its)
+            with pytest.raises(AirflowException, match="was cancelled"):
+                task.resume_execution("__fail__", {"error": "Trigger timeout"}, its)
+        else:
+            service.end()
+
+            def killed(*_: object) -> None:
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr(type(operator(service)), "_check_event", killed)
+            with pytest.raises(KeyboardInterrupt):
+                self.resumed(service, 1, deferred)
+        table = tables.table()
+        (known,) = table.driver.run(ledger.open_tries(table.root)).known
+        assert rivals.is_at_work(replace(known, silent_for=60.0))
+        assert not rivals.is_at_work(replace(known, silent_for=3600.0))
 
     def test_a_try_whose_record_is_gone_is_not_known(
         self, service: Service, tables: Tables
