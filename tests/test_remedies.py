@@ -28,6 +28,7 @@ import dagster
 import pytest
 import typer
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
 
 import dagster_zero_rename
 import support.airflow  # noqa: F401 - Airflow's home comes before the first import of Airflow
@@ -260,7 +261,7 @@ NAMES |= THEIRS | {"dag_id", "run_id", "triggering_asset_events"}
 #: Words of other engines' SQL, which the package prints.
 NAMES |= {"external_location", "partitioned_by", "sync_partition_metadata", "read_parquet"}
 NAMES |= {"timestamp_ntz", "hive_partitioning", "hive_types", "union_by_name", "delta_scan"}
-NAMES |= {"schema_name", "table_name", "table_location"}
+NAMES |= {"schema_name", "table_name", "table_location", "timeZone"}
 #: Members of requests to services that run Spark.
 NAMES |= {"entryPoint", "new_cluster", "apiVersion", "template_spec", "application_file"}
 NAMES |= {"spark_submit_task", "spark_python_task", "python_file", "spark_conf"}
@@ -372,7 +373,7 @@ def bad_words(text: str) -> Iterator[str]:
 
 def in_spark(name: str) -> bool:
     """Whether an entry point of Spark's has a method of that name."""
-    entries = (SparkSession, DataFrame, DataFrameReader, DataFrameWriter)
+    entries = (SparkSession, DataFrame, DataFrameReader, DataFrameWriter, DataStreamWriter)
     return any(hasattr(entry, name) for entry in entries)
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ...errors import RecordDamagedError
 from ...store.requests import LIST_BYTES, RECORD_BYTES
+from ..layout import TableRoot
 from .marks import Count
 from .typed_json import Unfit, from_members, to_members
 
@@ -80,6 +81,21 @@ class Document:
     def damaged(self, member: str, what: str) -> RecordDamagedError:
         """Build the error for a member of this object, as :func:`damaged` does."""
         return damaged(self.key, member, what)
+
+    def check_place(self, member: str, key: str, root: TableRoot) -> None:
+        """Refuse a key of another root: the table's objects were copied or moved to this one.
+
+        :raises RecordDamagedError: it does not begin with the table's prefix.
+        """
+        if not key.startswith(f"{root.prefix}/"):
+            raise RecordDamagedError(
+                "The table was moved or copied object by object: its records name objects of "
+                f"another place, like {key!r}.",
+                field=member,
+                key=self.key,
+                remedy="Move the objects back if they are no longer there, and copy the table from "
+                "there to an empty place by 'zero-rename copy OLD NEW'.",
+            )
 
 
 @dataclass(frozen=True)

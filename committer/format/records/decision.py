@@ -350,6 +350,7 @@ def _check_keys(
         for kind in _FILES:
             for index, file in enumerate(getattr(change, kind)):
                 member = f"partitions[{number}].{kind}[{index}].key"
+                document.check_place(member, file.key, root)
                 if root.partition_of_data_key(file.key) != change.partition:
                     raise document.damaged(
                         member, f"lies outside the partition {change.partition!r} of this table"

@@ -113,8 +113,10 @@ class PartitionHead:
         if head.name != slot.name:
             raise document.damaged("name", f"is not {slot.name!r}")
         manifests = root.manifest_key("").removesuffix(".json")
-        if not all(manifest.key.startswith(manifests) for manifest in head.manifests):
-            raise document.damaged("manifest.key", "is not a manifest of this table")
+        for manifest in head.manifests:
+            document.check_place("manifest.key", manifest.key, root)
+            if not manifest.key.startswith(manifests):
+                raise document.damaged("manifest.key", "is not a manifest of this table")
         return head
 
     def _from(self, write_id: str, etag: str | None) -> PartitionHead:

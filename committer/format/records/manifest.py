@@ -81,8 +81,8 @@ class Manifest:
         if manifest.partition != partition:
             raise document.damaged("partition", f"is not {partition!r}")
         for number, file in enumerate(manifest.files):
+            member = f"files[{number}].key"
+            document.check_place(member, file.key, root)
             if root.partition_of_data_key(file.key) != partition:
-                raise document.damaged(
-                    f"files[{number}].key", f"lies outside the partition {partition!r}"
-                )
+                raise document.damaged(member, f"lies outside the partition {partition!r}")
         return manifest
