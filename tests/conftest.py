@@ -20,6 +20,7 @@ from support import descriptions
 from support.counting import RequestCounter
 from support.faulty_server import Answer, FaultyServer
 from support.garbage import collect_rarely
+from support.known_store import spare_probes
 from support.memory_s3 import MemoryS3, answering, is_wanted
 from support.moto_server import S3Server, client_of, running
 from support.plain_bucket import PlainBucket
@@ -140,6 +141,13 @@ def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+@pytest.fixture(autouse=True)
+def known_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No first job probes moto, in this process and in those that are forked for tests. Folders
+    whose subject it is have a fixture of this name that does nothing."""
+    spare_probes(monkeypatch.setattr)
 
 
 @pytest.fixture(autouse=True)

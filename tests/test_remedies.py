@@ -28,7 +28,7 @@ import dagster
 import pytest
 import typer
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import dagster_zero_rename
 import support.airflow  # noqa: F401 - Airflow's home comes before the first import of Airflow

@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.known_store import spare_probes
 from zero_rename.committer import Table
-
-
-@pytest.fixture(autouse=True)
-def known_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No first job probes moto, in this process and in Spark's workers."""
-    spare_probes(monkeypatch.setattr)
 
 
 @pytest.fixture

@@ -131,6 +131,7 @@ def _import() -> None:
     """Import what programs do, and let botocore read its description of S3."""
     import boto3
     import descriptions
+    import known_store
     import pandas  # noqa: F401 - pyarrow does, where it converts Python's values
     import pyarrow.parquet  # noqa: F401
 
@@ -138,6 +139,7 @@ def _import() -> None:
     import zero_rename.spark.options  # noqa: F401
 
     descriptions.read_once()
+    known_store.spare_probes(setattr)
     boto3.client("s3", region_name="us-east-1", aws_access_key_id="-", aws_secret_access_key="-")
     gc.freeze()  # or a fork's first collection copies all these pages
 

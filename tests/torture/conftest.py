@@ -13,6 +13,11 @@ from support.moto_server import S3Server
 from support.shared_servers import shared_server
 
 
+@pytest.fixture(autouse=True)
+def known_store() -> None:
+    """First jobs probe moto here, as any store: they may fail at each request."""
+
+
 @pytest.fixture
 def store(s3_env: S3Server) -> Store:
     return of_moto(s3_env)

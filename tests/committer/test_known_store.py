@@ -10,7 +10,7 @@ from zero_rename.committer.commit.state.probe import probe
 from zero_rename.committer.format.layout import TableRoot, new_write_id
 
 
-def test_known_facts_of_moto_are_those_that_a_probe_finds(driver: Any, url: str) -> None:
-    found = driver.run(probe(TableRoot.parse(url), new_write_id))
+def test_known_facts_of_moto_are_those_that_a_probe_finds(driver: Any, bucket: str) -> None:
+    found = driver.run(probe(TableRoot.parse(f"s3://{bucket}/lake/table"), new_write_id))
     assert "Werkzeug" in found.server
     assert replace(found, server="") == MOTO
