@@ -202,10 +202,11 @@ def test_cursor_of_a_quiet_table_moves_on(tables: Tables) -> None:
     _, cursor = look(tables, old, lambda _: False)
     assert cursor.at > NOW - 60
     undecided = tables.decided(2)
-    let_pass(2 * OVERLAP)  # By when a store lists it.
-    _, left = look(tables, old, lambda _: False)
+    let_pass(2 * 86_400)
+    later = NOW + 2 * 86_400
+    _, left = look(tables, old, lambda _: False, later)
     tables.table().recover()
-    assert jobs(look(tables, left)[0]) == [undecided]
+    assert jobs(look(tables, left, now=later)[0]) == [undecided]
 
 
 def test_a_decision_that_is_written_anew_is_no_commit(tables: Tables) -> None:
