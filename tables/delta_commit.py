@@ -12,7 +12,7 @@ from ..committer.commit.state.job_state import Aborted, Committed, OpenedJob, Un
 from ..committer.errors import CommitConflictError, StoreRefusedError, StoreUnreachableError
 from ..committer.format.job_spec import OnRepeat
 from ..committer.format.layout import new_job_id
-from ..committer.format.records.pending_file import TaskResult
+from ..committer.format.records.pending_file import PendingFile, TaskResult
 from ..committer.store.requests import Step
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.actions import LogMetadata
@@ -32,7 +32,7 @@ from .delta_report import committed, repeated_commit
 from .unpublished import delete_files, leave_unpublished
 
 
-def commit_delta_job(
+def end_delta_job(
     layout: DeltaLayout,
     opened: OpenedJob,
     log: OpenedLog | None,
@@ -40,17 +40,36 @@ def commit_delta_job(
     results: Sequence[TaskResult],
     tasks: int,
     note: Callable[[OpenedLog], None] = lambda _: None,
-) -> Step[Committed]:
-    """Commit a job.
+) -> Step[Committed | UnpublishedJob]:
+    """Commit a job, or hold it back if it is to be published later.
+
+    Nothing is done if its run has loaded before, or waits to be published.
 
     :param log: the state that it began on; ``None``: it is read again.
-    :param note: receives the log with the state after the commit.
+    :param note: receives the log with the state after a commit.
     """
-    if opened.repeated is not None:
-        return opened.repeated
+    before = opened.repeated or opened.unpublished
+    if before is not None:
+        return before
     now = int((time.time() + seconds_behind(opened)) * 1000)
     log, change = yield from planned_change(layout, opened, log, amend, results, tasks, now)
-    spec, files = opened.spec, [file for result in results for file in result.files]
+    if not opened.spec.publish:
+        waits = leave_unpublished(opened.root, layout, log.state, change, opened.opened_at, now)
+        return (yield from waits)
+    files = [file for result in results for file in result.files]
+    return (yield from _commit(layout, opened, log, change, files, now, note))
+
+
+def _commit(
+    layout: DeltaLayout,
+    opened: OpenedJob,
+    log: OpenedLog,
+    change: LogChange,
+    files: Sequence[PendingFile],
+    now: int,
+    note: Callable[[OpenedLog], None],
+) -> Step[Committed]:
+    spec = opened.spec
     done, left = yield from _commit_what_counts(layout, opened, log, change, now)
     if isinstance(done, EntryCommitted):
         # The job is committed. No reader sees these files, and purge deletes them.
@@ -75,26 +94,6 @@ def commit_delta_job(
         job=opened.job,
         key=JobFiles(layout.control).run(spec.idempotency_key or ""),
         remedy="Nothing is to be done if that attempt's rows are right; else clear the run.",
-    )
-
-
-def hold_back_job(
-    layout: DeltaLayout,
-    opened: OpenedJob,
-    log: OpenedLog | None,
-    amend: Amend,
-    results: Sequence[TaskResult],
-    tasks: int,
-) -> Step[Committed | UnpublishedJob]:
-    """Hand a job over to be published later, unless its run has loaded before."""
-    if opened.repeated is not None:
-        return opened.repeated
-    if opened.unpublished is not None:
-        return opened.unpublished
-    now = int((time.time() + seconds_behind(opened)) * 1000)
-    log, change = yield from planned_change(layout, opened, log, amend, results, tasks, now)
-    return (
-        yield from leave_unpublished(opened.root, layout, log.state, change, opened.opened_at, now)
     )
 
 

@@ -50,7 +50,7 @@ from .data_root import (
     refuse_folder_of_another,
     refuse_marked_by_another,
 )
-from .delta_commit import commit_delta_job
+from .delta_commit import end_delta_job
 from .delta_entry import Amend, depth_of, owner_members, removes_rows
 from .delta_files import layout_of
 from .delta_ranks import refuse_at_opening
@@ -159,7 +159,7 @@ def _make_table(root: TableRoot, spec: JobSpec, seen: Seen) -> Step[None]:
         yield from abandon_job(layout, opened.job)
         return
     try:
-        yield from commit_delta_job(layout, opened, log, _making, (), 0)
+        yield from end_delta_job(layout, opened, log, _making, (), 0)
     except (RefusedError, DamagedError) as error:
         if leaves_no_entry(error):
             yield from close_refused(layout, opened.job)

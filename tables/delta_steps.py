@@ -14,10 +14,9 @@ from ..committer.format.layout import TableRoot, new_job_id
 from ..committer.format.records.pending_file import TaskResult
 from ..committer.format.records.store_facts import StoreFacts
 from ..committer.store.driver import BotoDriver, Driver
-from ..committer.store.requests import Step
 from ..log.job_steps import abandon_job, leaves_no_entry
 from ..log.opening import LogDepth, OpenedLog, open_log
-from .delta_commit import abort_delta_job, commit_delta_job, hold_back_job, withdraw_delta_job
+from .delta_commit import abort_delta_job, end_delta_job, withdraw_delta_job
 from .delta_entry import Amend, unchanged
 from .delta_files import layout_of
 from .delta_opening import Seen, checked, open_delta_job
@@ -80,17 +79,14 @@ class DeltaSteps:
     ) -> Committed | UnpublishedJob:
         log = self._begun.pop(opened.job, None)
         self._sent.add(opened.job)
-        end = self._commit if opened.spec.publish else hold_back_job
+        note = partial(note_log, self.driver, self.root)
+        end = end_delta_job(self.layout, opened, log, self._amend, results, tasks, note)
         try:
-            return self.driver.run(end(self.layout, opened, log, self._amend, results, tasks))
+            return self.driver.run(end)
         except RefusedError as error:
             if leaves_no_entry(error):
                 self._sent.discard(opened.job)
             raise
-
-    @property
-    def _commit(self) -> Callable[..., Step[Committed]]:
-        return partial(commit_delta_job, note=partial(note_log, self.driver, self.root))
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult]) -> Aborted | Committed:
         if opened.repeated is not None:
