@@ -373,6 +373,21 @@ class TestWhyItFailed:
         assert text in caplog.text
         assert tables.table().files()[0].job == other.job
 
+    def test_retry_after_a_final_failure_whose_worker_died_is_not_submitted(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        """Airflow tries again where a worker dies before it has ended the task for good."""
+        tables.load(1)
+        task = {"mode": "fail-if-exists", "retries": 2}
+        with pytest.raises(AirflowFailException):
+            run(operator(tables, **task))
+        submitted = len(spark.calls())
+        with pytest.raises(AirflowFailException) as caught:
+            run(operator(tables, **task), try_number=2)
+        said = "Not submitted. The application of attempt 1 failed: The partition day=1 already"
+        assert str(caught.value).startswith(said)
+        assert len(spark.calls()) == submitted
+
     @pytest.mark.usefixtures("s3_server")
     def test_what_a_retry_may_mend_is_retried(self, tables: Tables, spark: FakeSpark) -> None:
         silent = (
