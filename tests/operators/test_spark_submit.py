@@ -350,6 +350,14 @@ class TestTries:
         run(operator(tables, on_repeat=on_repeat), try_number=2)
         assert sum(file.rows for file in tables.table().files()) == rows
 
+    def test_operator_that_one_process_executes_for_two_runs_submits_each_with_its_own_words(
+        self, tables: Tables
+    ) -> None:
+        task = operator(tables)
+        first, second = run(task), run(task, run_id="other")
+        assert first["job"] != second["job"]
+        assert sum(file.rows for file in tables.table().files()) == 2
+
     def test_other_runs_and_mapped_tasks_are_others(self, tables: Tables) -> None:
         run(operator(tables))
         run(operator(tables), run_id="other")
