@@ -55,7 +55,7 @@ def distributed(
     session = frame.sparkSession
     adapts = is_on(session, "spark.sql.adaptive.enabled", default=True)
     if not (adapts and _takes_frames(session)):
-        # Without adaptive execution, as in the batches of a stream, Spark has no rebalance.
+        # Without adaptive execution, as in the batches of a stream of older Sparks, there is none.
         return frame.repartition(*names) if names else frame
     hint = f"REBALANCE({', '.join(names)})" if names else "REBALANCE"
     hint = hint.replace("{", "{{").replace("}", "}}")  # The text is a format.

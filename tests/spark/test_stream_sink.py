@@ -349,7 +349,7 @@ def test_last_batch_that_was_planned_anew_is_refused(
 
 
 def test_few_files_of_each_batch(spark: Any, source: Path, url: str, checkpoint: str) -> None:
-    """Spark has no rebalance in a stream's batches."""
+    """Rows of a partition are brought together, also where Spark does not adapt its plans."""
     rows = spark.readStream.schema(SCHEMA).json(str(source))
     rows = rows.selectExpr("explode(sequence(1L, 20)) n", "p").repartition(3)
     files = {}
