@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ..committer.errors import InvalidInputError
-from .described_table import DescribedTable, ReadBy, is_instant, partition_texts
+from ..committer.format.schema.hive_paths import is_zoned
+from .described_table import DescribedTable, ReadBy, partition_texts
 from .engine_types import Engine
 
 #: The most partitions that one statement adds in Athena (its service quotas).
@@ -173,7 +174,7 @@ def _of_delta(described: DescribedTable, engine: Engine, name: str) -> str:
 def _spark(described: DescribedTable, name: str) -> list[str]:
     types = [*described.types(Engine.SPARK), *described.partition_types(Engine.SPARK)]
     lines = [f"CREATE TABLE {name} (", _columns(Engine.SPARK, types), ") USING parquet"]
-    if any(map(is_instant, described.partition_by)):
+    if any(is_zoned(it.type) for it in described.partition_by):
         # Otherwise Spark takes the directories' names for times in the zone of its session.
         lines.append("OPTIONS (timeZone 'UTC')")
     if described.partition_by:
@@ -187,14 +188,16 @@ def _duckdb(described: DescribedTable, name: str) -> str:
     """Return a view that lists the directories. It may show a job in part; ``Table.scan`` reads one
     state.
 
-    Instants in names are in UTC. DuckDB would read them in the zone of its session, which is that
-    of the machine by default. So it reads local times, of which the view makes instants."""
+    Points in time are named in UTC. DuckDB would read them in the zone of its session, by default
+    the machine's. So it reads them as local times, and the view says that these are in UTC."""
     depth = "/*" * len(described.partition_by)
-    instants = [_quoted(Engine.DUCKDB, it.name) for it in described.partition_by if is_instant(it)]
+    instants = [
+        _quoted(Engine.DUCKDB, it.name) for it in described.partition_by if is_zoned(it.type)
+    ]
     made = ", ".join(f"{it} AT TIME ZONE 'UTC' AS {it}" for it in instants)
     columns = f"* REPLACE ({made})" if made else "*"
     kinds = dict(described.partition_types(Engine.DUCKDB))
-    kinds |= {it.name: "timestamp" for it in described.partition_by if is_instant(it)}
+    kinds |= {it.name: "timestamp" for it in described.partition_by if is_zoned(it.type)}
     # As texts: DuckDB's parser takes no type with parentheses there, such as decimal(9,2).
     types = ", ".join(
         f"{_text(Engine.DUCKDB, name)}: {_text(Engine.DUCKDB, kind)}"

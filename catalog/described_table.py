@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from ..committer.errors import InvalidInputError, first_few
 from ..committer.format.layout import UNPARTITIONED, TableRoot
@@ -107,12 +106,6 @@ def _check_left_out(root: TableRoot, left_out: Collection[str], columns: Collect
             remedy=f"Name some of {first_few(list(columns))}, as they are spelt there. Columns "
             "that directories are partitioned by cannot be left out.",
         )
-
-
-def is_instant(column: pa.Field) -> bool:
-    """Return whether a column holds points in time, not local times. Directories name them in
-    UTC."""
-    return pt.is_timestamp(column.type) and column.type.tz is not None
 
 
 def partition_texts(partition: str) -> list[str]:

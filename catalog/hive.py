@@ -10,10 +10,10 @@ from typing import Any
 
 from ..committer.errors import InvalidInputError, ZeroRenameError, first_few
 from ..committer.format.layout import TableRoot
-from ..committer.format.schema.hive_paths import is_utc
+from ..committer.format.schema.hive_paths import is_utc, is_zoned
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .ddl import add_columns, add_partitions, ddl, drop_partitions, quoted_name
-from .described_table import DescribedTable, ReadBy, is_instant, partition_texts
+from .described_table import DescribedTable, ReadBy, partition_texts
 from .engine_types import Engine, same_hive_type
 
 #: Headings in Spark's description of a table, after its columns. The first stands before the
@@ -199,7 +199,7 @@ class HiveCatalog:
         """Refuse instants as partition values if the session is not in UTC. Spark would take their
         texts, which are in UTC, for times in its own zone, and write those that its clock leaves
         out otherwise."""
-        instants = [it.name for it in described.partition_by if is_instant(it)]
+        instants = [it.name for it in described.partition_by if is_zoned(it.type)]
         if not instants:
             return
         rows = self._sql(f"SET {_ZONE}").collect()

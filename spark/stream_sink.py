@@ -172,7 +172,7 @@ def stream(
 
 
 def _aggregates(frame: DataFrame) -> bool:
-    """Return whether a streaming frame has an aggregation, the rows of which change.
+    """Return whether a streaming frame has an aggregation, whose groups change with each batch.
 
     False on Spark Connect, whose client does not see the plan.
     """

@@ -59,8 +59,8 @@ def close_former_attempts(layout: DeltaLayout, opened: OpenedJob, now: int) -> S
     its runs does it by itself (``orchestration/runs/outcomes``), for its retries alone. Jobs that
     wait to be published are left alone. In a table of directories a job does it as it opens.
 
-    One request, and one for each other open job, of which the last 16 are read. The job is
-    committed already: a failure is only logged.
+    This takes one request, and one for each of the last 16 other open jobs. The job is committed
+    already: a failure is only logged.
 
     :param now: Unix milliseconds, for a fence's readers.
     """

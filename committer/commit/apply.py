@@ -97,6 +97,7 @@ def finish_own(
 
 def committed(context: Context, decided: Decided, repeated: bool = False) -> Committed:
     """Build the report of a job from its commit decision."""
+    changes = decided.decision.partitions
     partitions = tuple(
         PartitionCommit(
             partition=change.partition,
@@ -105,20 +106,15 @@ def committed(context: Context, decided: Decided, repeated: bool = False) -> Com
             small=sum(file.size < SMALL for file in change.files),
             row_changes=change.row_changes,
         )
-        for change in decided.decision.partitions
+        for change in changes
     )
-    job, changes = decided.decision.job, decided.decision.partitions
     return Committed(
         decided.decision.job,
         context.root.url,
         partitions,
         decided.date,
         repeated=repeated,
-        rewritten=bool(changes)
-        and all(
-            (it.merged and job not in it.merged and not it.other_rows) or it.settles_alone
-            for it in changes
-        ),
+        rewritten=bool(changes) and all(it.leaves_rows for it in changes),
         change_reads=decided.decision.change_reads,
         narrows=decided.decision.narrows,
         left_out=decided.decision.left_out,

@@ -23,7 +23,7 @@ from ..errors import CommitConflictError, TableMismatchError
 from ..format.job_spec import SchemaMode
 from ..format.records.head import HeadState, Slot
 from ..format.records.table_record import Evolution, TableRecord
-from ..format.schema.compatibility import check_same
+from ..format.schema.compatibility import how_unlike
 from ..format.schema.evolution import holding, overwritten
 from ..store.conditional_put import Uncertain
 from ..store.requests import Step
@@ -104,10 +104,9 @@ def see_columns(context: Context, opened: OpenedJob, held: Mapping[Slot, HeadSta
     while found is None:
         found = yield from _undisturbed(context, opened, by_additions=False)
     _refuse_overwritten(context, opened, found.record)
-    try:
-        check_same(found.record.schema, opened.schema)
-    except TableMismatchError as error:
-        raise _made_anew(error.message.removesuffix(" Nothing was written.")) from error
+    why = how_unlike(found.record.schema, opened.schema)
+    if why is not None:
+        raise _made_anew(why)
 
 
 def _undisturbed(

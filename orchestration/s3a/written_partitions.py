@@ -306,7 +306,8 @@ def _by_marker(
 ) -> WrittenPartition | str | None:
     """Return a partition by its marker, or the reason why the marker does not count.
 
-    The root's counts instead if its job wrote to the partition, and there is no later one in it.
+    The root's marker counts instead if its job wrote to the partition, and the partition has no
+    later marker of its own.
     """
     marker = own
     if own is not of_root and isinstance(of_root, JobSummary):

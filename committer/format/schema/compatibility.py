@@ -93,27 +93,35 @@ def without_untyped(schema: pa.Schema) -> pa.Schema:
 
 
 def check_same(table_schema: pa.Schema, job_schema: pa.Schema, *, table: str | None = None) -> None:
-    """Check that a job's columns can be written into a table of a normalised schema.
-
-    The order of columns is free. A job's column may be narrower if nothing is lost: null into any
-    type, smaller into larger integers, float32 into float64, decimals with fewer digits, fixed-size
-    binary into binary; the same inside structs, lists and maps. A column that came by evolution may
-    be missing: it is null in the job's files.
+    """Check that a job's columns can be written into a table, by :func:`how_unlike`.
 
     :raises TableMismatchError: columns are missing, extra or different; the message names them all.
     """
-    job_schema = normalise(job_schema)
-    needed = [f for f in table_schema if f.name in job_schema.names or not is_later(f)]
-    found = _differences(needed, job_schema, "")
-    if found:
+    why = how_unlike(table_schema, job_schema)
+    if why is not None:
         raise TableMismatchError(
-            f"The job's columns are not the table's: {'; '.join(found)}. Nothing was written.",
+            f"{why} Nothing was written.",
             table=table,
             remedy="Select and cast the columns to the table's, or write to another table. New "
             "columns and wider types become the table's by schema_mode=merge (option mergeSchema); "
             "a replace of the whole table drops and retypes columns by schema_mode=overwrite "
             "(option overwriteSchema).",
         )
+
+
+def how_unlike(table_schema: pa.Schema, job_schema: pa.Schema) -> str | None:
+    """Say how a job's columns differ from those of a table of a normalised schema; ``None``: they
+    can be written into it.
+
+    The order of columns is free. A job's column may be narrower if nothing is lost: null into any
+    type, smaller into larger integers, float32 into float64, decimals with fewer digits, fixed-size
+    binary into binary; the same inside structs, lists and maps. A column that came by evolution may
+    be missing: it is null in the job's files.
+    """
+    job_schema = normalise(job_schema)
+    needed = [f for f in table_schema if f.name in job_schema.names or not is_later(f)]
+    found = _differences(needed, job_schema, "")
+    return f"The job's columns are not the table's: {'; '.join(found)}." if found else None
 
 
 def cast(

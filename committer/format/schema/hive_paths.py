@@ -434,7 +434,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
 
 
-def _is_zoned(kind: pa.DataType) -> bool:
+def is_zoned(kind: pa.DataType) -> bool:
+    """Return whether a type has points in time, which directories name in UTC; not local times."""
     return pt.is_timestamp(kind) and kind.tz is not None
 
 
@@ -446,7 +447,7 @@ _CODECS: tuple[tuple[Callable[[pa.DataType], bool], _Codec], ...] = (
     (pt.is_floating, (_write_float, _read_float32)),
     (pt.is_decimal, ("{:f}".format, _reader(_DECIMAL, Decimal))),
     (pt.is_date, (dt.date.isoformat, _read_date)),
-    (_is_zoned, (_write_timestamp, _read_zoned)),
+    (is_zoned, (_write_timestamp, _read_zoned)),
     (pt.is_timestamp, (_write_timestamp, _read_naive)),
     (pt.is_time, (_write_time, _reader(_TIME, dt.time.fromisoformat))),
 )
