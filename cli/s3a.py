@@ -334,8 +334,9 @@ def _found(
     from ..committer import Table
     from ..s3a.recovery.liveness import RecoveryOptions
     from ..s3a.recovery.recover import recover_jobs
+    from ..tables.files_in_log import files_in_log
 
-    options = RecoveryOptions(dead=dead or (), folders=folders or (), **said)
+    options = RecoveryOptions(dead=dead or (), folders=folders or (), in_log=files_in_log, **said)
     opened = Table(table)
     return opened.tend(recover_jobs(opened.root, options))
 

@@ -33,6 +33,7 @@ from ..s3a.recovery.liveness import JobLiveness, RecoveryOptions
 from ..s3a.recovery.living import LivingJobs
 from ..s3a.recovery.recover import UNSETTLED, JobOutcome, RecoveredJob, settle_jobs
 from ..s3a.runs.try_record import TryRecord
+from ..tables.files_in_log import files_in_log
 from ..tables.table_at import delta_at
 from .delta import data_root_prefixes, purge_delta, settle_delta
 
@@ -112,6 +113,7 @@ class PurgeOrder:
             strangers=False,
             staging=self.staging,
             ask=self.ask,
+            in_log=files_in_log,
         )
 
 

@@ -130,7 +130,9 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         return [(table.root.url, partial(self._recovered, table))]
 
     def _recovered(self, table: Table) -> dict[str, Any]:
-        options = dataclasses.replace(self._options(), ask=self._ask)
+        from ..tables.files_in_log import files_in_log  # Lazy: it loads Parquet readers.
+
+        options = dataclasses.replace(self._options(), ask=self._ask, in_log=files_in_log)
         found = table.tend(recover_jobs(table.root, options))
         self._log_jobs(table, found)
         outcomes = [str(job.outcome) for job in found]

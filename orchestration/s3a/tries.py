@@ -187,6 +187,8 @@ class Tries:
 
     def _recover(self, record: TryRecord, writes: Sequence[WriteRecord]) -> set[str]:
         """Roll the jobs of an attempt forward or back; return those rolled forward."""
+        from ...tables.files_in_log import files_in_log  # Lazy: it loads Parquet readers.
+
         root = self._table.root
         options = RecoveryOptions(
             apply=True,
@@ -196,6 +198,8 @@ class Tries:
             dead=frozenset({record.uuid}),
             jobs=frozenset(w.uuid for w in writes),
             folders=tuple(sorted({w.partition for w in writes if w.partition})),
+            in_log=files_in_log,
+            spares_counted=True,
         )
         forward = set()
         for job in self._table.tend(recover_jobs(root, options)):

@@ -34,6 +34,8 @@ from ...committer.store.requests import (
 )
 from ..hadoop.job_traces import parse, read_marker, uploads_below
 from ..runs.ledger import fence, find_unchanged, lift_fence, note_recovered
+from .delta_around import find_delta
+from .ledgers import ledgers_of
 from .leftovers import LeftoverJob, NamedFile, Presence, activity
 from .liveness import Action
 from .plan import Case, Direction, StandingDirection, decide, direction_key, withdraw
@@ -153,6 +155,11 @@ def _has_moved(case: Case) -> Step[bool]:
     job, record = case.job, case.judgement.record
     if record is not None and (yield from find_unchanged(case.ledger, record)) is None:
         return True
+    if case.action is Action.FORWARD and case.delta is None:
+        # The directory may have been adopted as a Delta table since the job was planned.
+        came = yield from find_delta(ledgers_of(case.root, job))
+        if came is not None:
+            return True
     if job.staged is not None:
         return not job.staged.is_unchanged()
     if job.tree is None:

@@ -17,6 +17,7 @@ from ...committer.errors import InvalidInputError
 from ...committer.format.given_numbers import check_age
 from ...committer.format.job_spec import Owner
 from ...committer.format.layout import TableRoot
+from ...committer.store.requests import Step
 from ..runs.ledger import OpenTries
 from ..runs.try_record import PATIENCE, StoredTry, TryRecord, is_of
 from .leftovers import Kind, LeftoverJob
@@ -60,6 +61,11 @@ class RecoveryOptions:
     :param ask: returns the liveness of an attempt by Airflow's task instance; ``None`` if that is
         not known either. ``JobLiveness.UNKNOWN``: the task has succeeded, which does not say what
         became of the attempt.
+    :param in_log: returns the keys, of those given, that the log of the Delta table at a root
+        names. ``None``: logs are not read, and a job that has files in such a table is left to a
+        person.
+    :param spares_counted: a person has not given the direction, so a job is not rolled back if a
+        table counts some of its files.
     """
 
     apply: bool = False
@@ -74,6 +80,8 @@ class RecoveryOptions:
     deep: bool = False
     staging: str | None = None
     ask: Callable[[TryRecord], JobLiveness | None] = lambda _: None
+    in_log: Callable[[TableRoot, Collection[str]], Step[Collection[str]]] | None = None
+    spares_counted: bool = False
 
     def check(self, root: TableRoot) -> None:
         """Refuse invalid options.

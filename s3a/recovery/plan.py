@@ -9,7 +9,7 @@ job is rolled back. This does no harm, and the job can be loaded again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -24,6 +24,7 @@ from ...committer.upkeep.counted_files import counted_files
 from ..hadoop.job_traces import DIRECTION_NAME, Marker, is_staged_name, read_marker
 from ..runs.ledger import find_try
 from ..runs.try_record import SETTLED, UNDONE
+from .delta_around import find_delta
 from .ledgers import ledgers_of
 from .leftovers import Kind, LeftoverJob, NamedFile, Presence, look_at_files, unclaimed_files
 from .liveness import Action, JobLiveness, Judgement, RecoveryOptions
@@ -124,6 +125,9 @@ class Case:
     :param is_undone: the ledger has an undone attempt that counts the job as not committed, so its
         run loads the rows by another one.
     :param decided: the direction in which an earlier recovery began.
+    :param delta: the Delta table that its directory has become; ``None``: there is none, or the
+        job has completed no file.
+    :param in_log: keys of its files that the log of that table names; ``None``: it was not read.
     :param unclaimed: :func:`unclaimed_files`, if its pending sets do not name all its files.
     :param reason: why this action and not the other, sentences.
     """
@@ -140,6 +144,8 @@ class Case:
     is_reported: bool = False
     is_undone: bool = False
     decided: StandingDirection | None = None
+    delta: TableRoot | None = None
+    in_log: Collection[str] | None = None
     unclaimed: tuple[str, ...] | None = ()
     action: Action = Action.ASK
     reason: str = ""
@@ -206,6 +212,8 @@ def plan_job(case: Case) -> Step[Case]:
             # Otherwise it is not committed, and no file could be removed: it is rolled back.
             case = yield from _with_closed_attempt(case)
     went_forward = case.decided is not None and case.decided.said.forward
+    if went_forward or case.keys(Presence.WRITTEN, Presence.UNSURE) or job.kind is Kind.UPLOADS:
+        case = yield from _with_delta(case)
     if case.options.direction is not None or went_forward:
         # Files that cannot be compared count as the job's: the caller vouches for them, or an
         # earlier recovery has compared and completed them.
@@ -222,8 +230,10 @@ def plan_job(case: Case) -> Step[Case]:
         case = replace(case, newer=(yield from find_newer_run(ledgers, job, record)))
         action, reason = _choose(case)
     written = case.keys(Presence.WRITTEN)
-    if action is Action.BACK and written and case.options.direction is None:
-        counted_there = yield from counted_files(ledgers_of(case.root, job), written)
+    is_stated = case.options.direction is not None and not case.options.spares_counted
+    if action is Action.BACK and written and not is_stated:
+        counted_there = tuple(sorted(set(case.in_log or ()).intersection(written)))
+        counted_there += yield from counted_files(ledgers_of(case.root, job), written)
         if counted_there:
             action, reason = Action.ASK, _counted(counted_there, reason)
     return replace(case, action=action, reason=reason)
@@ -238,6 +248,17 @@ def _counted(keys: Sequence[str], reason: str) -> str:
         "again by an overwrite, which removes them, and recover then. To take them away all the "
         "same, roll it back"
     )
+
+
+def _with_delta(case: Case) -> Step[Case]:
+    """Find out whether the job's directory has become a Delta table, and which files it names."""
+    found = yield from find_delta(ledgers_of(case.root, case.job))
+    if found is None:
+        return case
+    named, keys = None, case.keys(Presence.WRITTEN, Presence.UNSURE)
+    if case.options.in_log is not None:
+        named = (yield from case.options.in_log(found, keys)) if keys else ()
+    return replace(case, delta=found, in_log=named)
 
 
 def _with_closed_attempt(case: Case) -> Step[Case]:
@@ -266,9 +287,11 @@ def _choose(case: Case) -> tuple[Action, str]:
     decided = case.decided.said if case.decided is not None else None
     if (decided is None or decided.forward) and case.is_committed:
         seen = "its run has reported it" if case.is_reported else "its _SUCCESS is there"
-        return Action.FORWARD, f"{seen}: its commit is done but for the clean-up"
+        return Action.FORWARD, f"{seen}: its commit is done but for the clean-up{_unseen(case)}"
     if decided is not None and decided.job != job.uuid:
         return Action.REFUSE, f"an earlier recovery's direction is for another job, {decided.job!r}"
+    if case.delta is not None and not _is_all_in_log(case):
+        return _in_delta(case, case.delta)
     if unsure := case.keys(Presence.UNSURE):
         return Action.ASK, (
             f"of its {counted(len(files), 'file')} "
@@ -346,6 +369,53 @@ def _choose(case: Case) -> tuple[Action, str]:
     )
 
 
+def _is_all_in_log(case: Case) -> bool:
+    """Return whether the log of the Delta table around a job names all files of it."""
+    keys = {file.commit.key for file in case.files}
+    return case.in_log is not None and bool(keys) and keys <= set(case.in_log)
+
+
+def _unseen(case: Case) -> str:
+    """Return the end of a sentence about visible files of a job that the log around it does not
+    name; ``""``: there are none."""
+    there = set(case.keys(Presence.WRITTEN)).difference(case.in_log or ())
+    if case.delta is None or case.in_log is None or not there:
+        return ""
+    return (
+        f". But the directory is the Delta table {case.delta.url}, whose log does not name "
+        f"{counted(len(there), 'file')} of it, such as {min(there)!r}: no reader of that table "
+        "sees their rows. Where no later load has replaced them, load them again"
+    )
+
+
+def _in_delta(case: Case, delta: TableRoot) -> tuple[Action, str]:
+    """Choose the action for a job whose directory has become a Delta table before the job had
+    completed all files. It is never rolled forward: the log does not name what would be completed,
+    so the job would count as committed, and no reader would see its rows."""
+    wanted = case.options.direction
+    why = (
+        f"its directory has become the Delta table {delta.url}, whose log alone says which files "
+        "count: no reader of that table would see what is completed now"
+    )
+    if wanted is Action.FORWARD:
+        return Action.ASK, f"it is to be rolled forward, and cannot be: {why}. Roll it back"
+    if wanted is Action.BACK:
+        return Action.BACK, why
+    unsure, written = case.keys(Presence.UNSURE), case.keys(Presence.WRITTEN)
+    if case.in_log is None and (unsure or written):
+        return Action.ASK, (
+            f"{why}. Whether the log names {counted(len(unsure + written), 'file')} of it that "
+            "are visible was not read. Where it names none, roll the job back"
+        )
+    if unsure:
+        return Action.ASK, (
+            f"{why}. It cannot be rolled back either: nothing proves that what is at the key of "
+            f"{counted(len(unsure), 'file')} of it, such as {unsure[0]!r}, is its own. If it is, "
+            "and the table's rows are not in it, roll it back"
+        )
+    return Action.BACK, why
+
+
 def _told(unclaimed: tuple[str, ...] | None) -> str:
     """Describe visible files that may be a job's and are in no readable pending set."""
     if unclaimed is None:
@@ -378,6 +448,17 @@ def _uploads_only(case: Case) -> tuple[Action, str]:
         return Action.BACK, f"{none}. The caller wants it rolled back"
     if not there and case.judgement.state is JobLiveness.SUPERSEDED:
         return Action.BACK, f"{none}. {case.judgement.reason}"
+    if case.delta is not None:
+        why = (
+            f"{none}. Its directory has become the Delta table {case.delta.url}, so what is in its "
+            "uploads cannot be completed into a table"
+        )
+        if there:
+            return Action.ASK, (
+                f"{why}. {_told(there)}: but not what the table's log names. Then roll it back, "
+                "which aborts the uploads, and load its rows again"
+            )
+        return Action.BACK, why
     if there or any(is_staged_name(upload.key) for upload in job.uploads):
         seen = f"{_told(there)}. It may have died in its commit. " if there else ""
         return Action.ASK, (
