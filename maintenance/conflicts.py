@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 #: The most conflicts that a report names; a table's record has all.
 MOST_CONFLICTS = 200
 #: The version of the entry by which a directory is adopted as a Delta table: the first.
-_ADOPTION = 0
+ADOPTION = 0
 
 
 @dataclass(frozen=True)
@@ -488,7 +488,7 @@ def _refuse_rows_since_adoption(table: Table, conflict: RunConflict) -> None:
             remedy="Settle the conflict when that job has ended.",
         )
     names = delta.stored_names(named) if named else None
-    state, changes = delta.last_changes(names, Since(version=_ADOPTION))
+    state, changes = delta.last_changes(names, Since(version=ADOPTION))
     own = (it.job for it in state.files if it.job)  # Of a table that no adoption has made.
     by = next((f"version {it.version} of its log" for it in changes.of.values()), next(own, None))
     if by is not None:

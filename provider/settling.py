@@ -280,9 +280,14 @@ class _ConflictReruns:
 
     def _destination(self, it: SettlingRun) -> _Contested:
         hook, url = self.clearing.hook, it.first.table
-        if it.first.committer:
-            return _OfS3A(hook.get_table(url))
-        return _OfThisPackage(hook.get_table_as_it_is(url))
+        if not it.first.committer:
+            return _OfThisPackage(hook.get_table_as_it_is(url))
+        # Imported on use: processes that only parse DAG files need not load it.
+        from ..tables import DeltaTable
+
+        # The run loads again by a job of the Delta table that the directory has become.
+        table, known = hook.get_table(url), hook.get_table_as_it_is(url)
+        return _OfAdopted(table, known) if isinstance(known, DeltaTable) else _OfS3A(table)
 
 
 class _Contested(Protocol):
@@ -357,14 +362,11 @@ class _OfS3A:
         return plans_root(self.table.root)
 
     def permit(self, it: SettlingRun) -> Permit:
-        from ..orchestration.s3a.settling import last_load, planned_loads
+        from ..orchestration.s3a.settling import last_load, no_attempt, planned_loads
 
         winner = last_load(self.table, it.first.run)
         if winner is None:
-            raise InvalidInputError(
-                f"No attempt of the run {it.first.run} is on record any more. Nothing was cleared.",
-                remedy="Clear its task by hand, with on_conflict='last_wins'.",
-            )
+            raise no_attempt(it.first.run)
         losers = {loser for one in it.orders for loser in one.losers}
         loads = planned_loads(self.table, winner, it.partitions, losers)
         settles = {one.partition: one.settling for one in it.orders}
@@ -377,6 +379,38 @@ class _OfS3A:
         job = settled_by(self.table, it.first.run, loads)
         error = "" if job is not None else _NOT_LOADED
         return [RerunOutcome(one, job, error) for one in it.orders]
+
+
+@dataclass(frozen=True)
+class _OfAdopted:
+    """A destination of Hadoop's committers that has become a Delta table since the runs in conflict
+    loaded it: the run loads the partitions in conflict by a job of that table."""
+
+    directory: Table
+    table: DeltaTable
+
+    @property
+    def plans(self) -> TableRoot:
+        return self.table.root
+
+    def permit(self, it: SettlingRun) -> Permit:
+        from ..orchestration.s3a.settling import plan_since_adoption
+
+        plan = plan_since_adoption(self.directory, self.table, it.first.run, it.partitions)
+        settles = {one.partition: one.settling for one in it.orders}
+        return Permit(it.first.table, it.first.run, plan.versions, plan.is_whole, settles)
+
+    def judged(self, it: SettlingRun) -> Sequence[RerunOutcome]:
+        from ..maintenance.conflicts import ADOPTION
+        from ..orchestration.runs.outcomes import why_not_settled
+
+        found = self.table.settled(dict.fromkeys(it.partitions, ADOPTION))
+        made = []
+        for one in it.orders:
+            here = found[one.partition]
+            why = why_not_settled(here, one.run, one.losers, ADOPTION)
+            made.append(RerunOutcome(one, None if why else here.job, why))
+        return made
 
 
 _NOT_LOADED = (

@@ -27,6 +27,7 @@ from zero_rename.committer.format.records.run_conflict import SettledBy, Settlem
 from zero_rename.committer.upkeep.conflicts.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import ChosenRun, choose_reruns, find_here, note_rerun
 from zero_rename.orchestration.runs.arguments import read_seconds
+from zero_rename.s3a.runs.run_conflicts import S3A
 from zero_rename.tables.table_at import opened_as_it_is
 
 from ..asset_step import APPLICATION, DOES_AGAIN, digest_of_keys, idempotency_key_of, keys_digest_of
@@ -172,7 +173,9 @@ class _Tick:
                 job=job,
                 error=why,
             )
-            note_rerun(table, asked.committer, name, done)
+            if note_rerun(table, asked.committer, name, done) is None:
+                # A conflict from before the directory of Hadoop's committers became a Delta table.
+                note_rerun(table, S3A, name, done)
         asked.end()
 
     def _settle(self, table: Table, partitions: Sequence[str]) -> None:

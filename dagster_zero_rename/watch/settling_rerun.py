@@ -20,15 +20,23 @@ from zero_rename.committer.commit.narrowed_run import (
     pending_narrowings,
     read_narrowing,
 )
-from zero_rename.committer.errors import InvalidInputError, first_few
+from zero_rename.committer.errors import first_few
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.layout import TableRoot, new_write_id
 from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.committer.format.settling import SettledRuns, Settling
 from zero_rename.maintenance.conflicts import ChosenRun
 from zero_rename.orchestration.runs.outcomes import makes_no_other, why_not_settled
-from zero_rename.orchestration.s3a.settling import last_load, planned_loads, plans_root, settled_by
+from zero_rename.orchestration.s3a.settling import (
+    last_load,
+    no_attempt,
+    plan_since_adoption,
+    planned_loads,
+    plans_root,
+    settled_by,
+)
 from zero_rename.s3a.runs.run_conflicts import S3A
+from zero_rename.tables import DeltaTable
 from zero_rename.tables.table_at import opened_as_it_is
 
 if TYPE_CHECKING:
@@ -47,11 +55,14 @@ class SettlingRerun:
     :param table: opened at the root; the layout does not matter.
     :param chosen: the choice for each of these partitions.
     :param versions: of all partitions that the run may replace, for its restriction.
+    :param is_whole: for a directory of Hadoop's committers that has become a Delta table: the run
+        has loaded no other partition. ``None``: it has not become one.
     """
 
     table: Table
     chosen: tuple[ChosenRun, ...]
     versions: Mapping[str, int]
+    is_whole: bool | None = None
 
     @staticmethod
     def of(table: Table, chosen: Sequence[ChosenRun]) -> SettlingRerun:
@@ -64,13 +75,15 @@ class SettlingRerun:
             versions = {it.conflict.partition: it.conflict.version for it in chosen}
             return SettlingRerun(table, tuple(chosen), versions)
         key = chosen[0].settlement.stands
+        contested = [it.conflict.partition for it in chosen]
+        delta = opened_as_it_is(table)
+        if isinstance(delta, DeltaTable):
+            # The run loads again by a job of the Delta table that the directory has become.
+            plan = plan_since_adoption(table, delta, key, contested)
+            return SettlingRerun(table, tuple(chosen), plan.versions, plan.is_whole)
         winner = last_load(table, key)
         if winner is None:
-            raise InvalidInputError(
-                f"No attempt of the run {key} is on record any more. Nothing was run.",
-                remedy="Materialise its asset by hand, with on_conflict='last_wins'.",
-            )
-        contested = [it.conflict.partition for it in chosen]
+            raise no_attempt(key)
         losers = {loser for it in chosen for loser in it.settlement.losers}
         return SettlingRerun(table, tuple(chosen), planned_loads(table, winner, contested, losers))
 
@@ -85,8 +98,9 @@ class SettlingRerun:
 
     @property
     def committer(self) -> str:
-        """``s3a`` for one of Hadoop's committers; ``""`` for this package's."""
-        return self.chosen[0].committer
+        """The committer by which the run loads again: ``s3a`` for one of Hadoop's; ``""`` for this
+        package's."""
+        return self.chosen[0].committer if self.is_whole is None else ""
 
     @property
     def state(self) -> str:
@@ -123,10 +137,15 @@ class SettlingRerun:
             self.versions,
             seconds,
             planner,
-            bool(self.committer) or makes_no_other(table, self.key, [*self.versions]),
+            self._makes_no_other(table),
             settles=settles,
         )
         return table.run(leave_narrowing(root, said, left))
+
+    def _makes_no_other(self, table: Table | DeltaTable) -> bool:
+        if self.is_whole is not None:
+            return self.is_whole
+        return bool(self.committer) or makes_no_other(table, self.key, [*self.versions])
 
     def __str__(self) -> str:
         named = [it.conflict.partition for it in self.chosen]

@@ -8,7 +8,7 @@ partition is the number of attempts of other runs that had loaded the partition,
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...committer.commit.narrowed_run import (
@@ -17,7 +17,7 @@ from ...committer.commit.narrowed_run import (
     read_narrowing,
     too_late,
 )
-from ...committer.errors import InvalidInputError
+from ...committer.errors import InvalidInputError, first_few
 from ...committer.format.job_spec import Mode
 from ...committer.format.layout import UNPARTITIONED, TableRoot, new_write_id
 from ...committer.format.records.narrowing import Narrowing
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from ...committer import Table
+    from ...tables import DeltaTable
     from ..runs.heartbeat import RepeatableRun
 
 _log = logging.getLogger(__name__)
@@ -88,14 +89,7 @@ def planned_loads(
     :raises InvalidInputError: the whole run would load again, and it must not: it has appended, or
         a run that is not one of the losers has won one of its partitions.
     """
-    if winner.mode != Mode.REPLACE:
-        how = "appended" if winner.mode == Mode.APPEND else "wrote as only its application knows"
-        raise InvalidInputError(
-            f"The run {called_run(winner)} has {how}, and with one of Hadoop's committers the "
-            "whole run loads again: its rows would be there twice. Nothing was loaded again.",
-            remedy="Look which rows are there, remove those that are not to stay, and load what "
-            "is missing by hand. Runs that replace their partitions can settle a conflict.",
-        )
+    _refuse_additions(winner)
     loads = table.run(loads_of_others(table.root, winner))
     _refuse_doubtful(loads)
     for name, it in loads.partitions.items():
@@ -112,6 +106,75 @@ def planned_loads(
     named = winner.partitions or (UNPARTITIONED,)
     found = loads.partitions
     return {name: found[name].number if name in found else 0 for name in named}
+
+
+def _refuse_additions(winner: TryRecord) -> None:
+    """Refuse to let a run load again if it has added rows, or may have.
+
+    :raises InvalidInputError: it has, or may have.
+    """
+    if winner.mode != Mode.REPLACE:
+        how = "appended" if winner.mode == Mode.APPEND else "wrote as only its application knows"
+        raise InvalidInputError(
+            f"The run {called_run(winner)} has {how}, and with one of Hadoop's committers the "
+            "whole run loads again: its rows would be there twice. Nothing was loaded again.",
+            remedy="Look which rows are there, remove those that are not to stay, and load what "
+            "is missing by hand. Runs that replace their partitions can settle a conflict.",
+        )
+
+
+@dataclass(frozen=True)
+class AdoptedPlan:
+    """Plan for a run of Hadoop's committers that is to load a directory which has become a Delta
+    table. The run loads again as a job of that table, so its log has the versions.
+
+    :param versions: of the partitions in conflict, in the log.
+    :param is_whole: the run has loaded no other partition.
+    """
+
+    versions: Mapping[str, int]
+    is_whole: bool
+
+
+def plan_since_adoption(
+    table: Table, delta: DeltaTable, idempotency_key: str, contested: Collection[str]
+) -> AdoptedPlan:
+    """Plan that a run settles a conflict from before the adoption, by a job of the Delta table.
+
+    :param table: the directory, beside which the records of the run lie.
+    :param contested: the partitions in conflict.
+    :raises InvalidInputError: the run has appended; no attempt of it is on record; or the Delta
+        table has other rows in the partitions by now.
+    """
+    # Imported on use: processes that only parse DAG files need not load it.
+    from ...maintenance.conflicts import ADOPTION
+
+    winner = last_load(table, idempotency_key)
+    if winner is None:
+        raise no_attempt(idempotency_key)
+    _refuse_additions(winner)
+    found = delta.settled(dict.fromkeys(contested, ADOPTION))
+    if moved := sorted(name for name, it in found.items() if it.version != ADOPTION):
+        raise InvalidInputError(
+            f"The directory has become a Delta table, where a job has changed {first_few(moved)} "
+            "since. Nothing was loaded again.",
+            table=table.root.url,
+            remedy="Load the partition again by the task that is to own it, with "
+            "on_conflict='last_wins'.",
+        )
+    is_whole = UNPARTITIONED in contested or (
+        bool(winner.partitions) and {*winner.partitions} <= {*contested}
+    )
+    return AdoptedPlan(dict.fromkeys(contested, ADOPTION), is_whole)
+
+
+def no_attempt(idempotency_key: str) -> InvalidInputError:
+    """Build the error for a run of which no attempt is on record any more."""
+    return InvalidInputError(
+        f"No attempt of the run {idempotency_key} is on record any more. Nothing was loaded again.",
+        remedy="Run it again by hand (clear its task, materialise its asset), with "
+        "on_conflict='last_wins'.",
+    )
 
 
 def _refuse_doubtful(loads: Loads) -> None:

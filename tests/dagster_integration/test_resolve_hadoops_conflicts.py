@@ -14,6 +14,7 @@ from dagster_zero_rename.spark.spark_load import SparkLoad
 from support import s3a_stand_in
 from support.dagster_daemon import evaluated, executed
 from support.dagster_loads import days
+from support.fake_spark import WRITES
 from support.waiting import until
 from zero_rename import Table
 from zero_rename.committer import Owner
@@ -23,7 +24,11 @@ from zero_rename.maintenance.conflicts import find_here
 from zero_rename.orchestration.s3a.settling import plans_root
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
+from zero_rename.tables import DeltaTable
 
+LOADS_DELTA = WRITES.replace("committer.Table(url)", "DeltaTable(url)").replace(
+    "from zero_rename import committer", "from zero_rename.tables import DeltaTable"
+)
 pytestmark = pytest.mark.memory_s3
 
 DAYS = dg.StaticPartitionsDefinition(["1", "2", "3"])
@@ -43,6 +48,7 @@ class Lake:
     :param failures: called in turn, one a call of an asset's function, before it submits.
     :param meanwhile: called in turn, one an application that is at work.
     :param submissions: how many applications were submitted.
+    :param layout: of the table. A Delta table is loaded by this package's committer.
     :param retried: failures after which somebody has a step tried again, once.
     """
 
@@ -55,6 +61,7 @@ class Lake:
     apply: bool = True
     submissions: int = 0
     retried: list[str] | None = None
+    layout: str = "directory"
 
     @property
     def table(self) -> Table:
@@ -64,7 +71,12 @@ class Lake:
     def defs(self) -> dg.Definitions:
         def asset(name: str) -> dg.AssetsDefinition:
             @zero_rename_asset(
-                name=name, partitions_def=DAYS, partition_expr="day", table="lake", mode=self.mode
+                name=name,
+                partitions_def=DAYS,
+                partition_expr="day",
+                table="lake",
+                mode=self.mode,
+                layout=self.layout,
             )
             def load(context: dg.AssetExecutionContext, zero_rename: ZeroRenameResource):
                 try:
@@ -98,7 +110,10 @@ class Lake:
                     patch.setenv(variable, value)
                 if self.meanwhile:
                     self.meanwhile.pop(0)()
-                s3a_stand_in.main()
+                if self.layout == "delta":
+                    exec(LOADS_DELTA, {"__name__": "__main__"})
+                else:
+                    s3a_stand_in.main()
         return made.result()
 
     def load(self, asset: str, first: str, last: str | None = None) -> str:
@@ -178,6 +193,24 @@ def test_whole_run_loads_again_and_the_next_tick_verifies_it(lake: Lake) -> None
     tries = table.run(ledger.tries_since(table.root, 0.0))
     (settling,) = (it.record for it in tries if it.record.settles)
     assert said.job == (settling.report or {})["job"]
+
+
+def test_run_loads_the_delta_table_that_the_directory_has_become(lake: Lake) -> None:
+    """Only the day in conflict: the other one is as the adoption found it."""
+    delta = DeltaTable(lake.table.root.url)
+    delta.adopt(apply=True)
+    lake.zero, lake.layout = ZeroRenameResource(table_root=lake.zero.table_root), "delta"
+    done = lake.execute(lake.asked())
+    assert done.success
+    assert "No conflict" in lake.tick().skip_message
+    (conflict,) = lake.conflicts()
+    said = conflict.settlement
+    assert said is not None
+    assert (said.how, said.error) == (SettledBy.RERUN, "")
+    assert said.job is not None
+    made = delta.result(said.job)
+    assert made is not None
+    assert [it.partition for it in made.partitions] == ["day=1"]
 
 
 def test_older_run_stands_under_newest_run_and_the_newer_one_gives_way(lake: Lake) -> None:

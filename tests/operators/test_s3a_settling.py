@@ -13,7 +13,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from support.airflow import Tables, task_context
-from support.fake_spark import FakeSpark
+from support.fake_spark import WRITES, FakeSpark
 from support.memory_s3 import let_pass
 from support.s3a_jobs import a_try
 from support.s3a_loads import EARLIER, LATER, MEETS, operator
@@ -30,6 +30,7 @@ from zero_rename.maintenance.destinations import Destination
 from zero_rename.orchestration.runs.task_run import NamedTask
 from zero_rename.orchestration.s3a.settling import last_load, planned_loads, plans_root, settled_by
 from zero_rename.provider import clearing
+from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.provider.settling import RerunOrder, RerunOutcome, settle_by_rerun
 from zero_rename.s3a.runs.ledger import open_try
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
@@ -39,6 +40,10 @@ BETWEEN = EARLIER + (LATER - EARLIER) / 2
 CLEARED: dict[str, Any] = {"try_number": 2, "max_tries": 1, "clear_number": 1}
 NEWEST: dict[str, Any] = {"on_conflict": "newest_run"}
 SKIP: dict[str, Any] = {**NEWEST, "on_superseded": "skip"}
+#: Loads the day into a Delta table.
+LOADS_DELTA = WRITES.replace("committer.Table(url)", "DeltaTable(url)").replace(
+    "from zero_rename import committer", "from zero_rename.tables import DeltaTable"
+)
 WINNER, LOSER = "flights/winner/load", "flights/loser/load"
 
 
@@ -356,6 +361,39 @@ class TestByTheResolver:
         left = table.run(read_narrowing(plans_root(table.root), WINNER))
         assert left is not None
         assert left.said.over
+
+    def test_run_loads_the_delta_table_that_the_directory_has_become(
+        self, loaded: Tables, spark: FakeSpark, settle: Any
+    ) -> None:
+        delta = ZeroRenameHook().get_delta_table(loaded.url())
+        delta.adopt(apply=True)
+        spark.runs(LOADS_DELTA)
+        native: dict[str, Any] = {"committer": "zero_rename", "layout": "delta"}
+        reports = []
+
+        def clears() -> None:
+            let_pass(1)
+            reports.append(
+                run(operator(loaded, **native), run_id="winner", start=EARLIER, **CLEARED)
+            )
+
+        (made,) = settle(loaded, clears)
+        assert (made.error, made.job) == ("", reports[0]["job"])
+        (again,) = settle(loaded, clears)
+        assert (again.error, again.job, len(reports)) == ("", made.job, 1)
+        with pytest.raises(AirflowFailException, match=r"settled against|gives? way"):
+            run(operator(loaded, **native), run_id="loser", start=LATER, **CLEARED)
+
+    def test_run_that_a_job_of_the_delta_table_has_overtaken_is_not_cleared(
+        self, loaded: Tables, settle: Any
+    ) -> None:
+        delta = ZeroRenameHook().get_delta_table(loaded.url())
+        delta.adopt(apply=True)
+        rows = delta.scan().to_arrow()
+        with delta.job(rows.schema, mode="overwrite", replace_partitions=["day=1"]) as job:
+            job.write(rows)
+        (made,) = settle(loaded, lambda: pytest.fail("It was cleared."))
+        assert "where a job has changed day=1 since" in made.error
 
     def test_run_that_another_one_overtakes_is_unresolved(
         self, loaded: Tables, settle: Any
