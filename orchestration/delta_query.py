@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Seconds for which the layout of a root counts as known. A triggerer polls for months, and a table
 #: may be deleted and made anew in the other layout.
-_KNOWN_FOR = 300.0
+KNOWN_FOR = 300.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def delta_table_at(table: Table) -> DeltaTable | None:
     This takes three requests; none for some minutes once the root holds a table of either layout.
     """
     known, now = _known.get(table), monotonic()
-    if known is None or now - known.at >= _KNOWN_FOR:
+    if known is None or now - known.at >= KNOWN_FOR:
         kind = table.run(table_kind(table.root))
         if kind is TableKind.NONE:
             _known.pop(table, None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -15,7 +17,7 @@ from ..committer.format.records.data_file import rows_of
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, ListedObject, Step
 from ..s3a.hadoop.settings import NATIVE, check_committer
-from .delta_query import delta_table_at, look_at_partitions, refuse_of_directories
+from .delta_query import KNOWN_FOR, delta_table_at, look_at_partitions, refuse_of_directories
 from .job_query import READY, WAITING, JobQuery, QueryResult, check_least
 from .look import State, look
 from .partitions_below import partitions_below
@@ -563,26 +565,29 @@ def _below(prefixes: Sequence[str]) -> Step[list[ListedObject]]:
 TableQuery = JobQuery | PartitionsQuery
 
 
-#: Tables without a Delta log when queries about Hadoop's committers asked for one.
-_without_log: WeakSet[Table] = WeakSet()
+#: Tables without a Delta log when queries about Hadoop's committers asked for one, each with the
+#: time of ``time.monotonic`` up to which that counts.
+_without_log: MutableMapping[Table, float] = WeakKeyDictionary()
 
 
 def as_found(table: Table, queries: Iterable[TableQuery]) -> Table | DeltaTable:
     """Return the Delta table at a root if there is one, else the table of directories.
 
-    If all queries are about commits of Hadoop's committers, it looks only once for a Delta table,
-    which such queries are refused for; with credentials that may not look, never.
+    If all queries are about commits of Hadoop's committers, it looks for a Delta table, which such
+    queries are refused for, only every few minutes: the directory may be adopted as one. With
+    credentials that may not look, it never does.
     """
     if any(isinstance(it, JobQuery) or it.is_by_heads for it in queries):
         return delta_table_at(table) or table
-    if table in _without_log:
+    if monotonic() < _without_log.get(table, 0.0):
         return table
+    until = monotonic() + KNOWN_FOR
     try:
         found = delta_table_at(table)
     except StoreRefusedError:
-        found = None
+        found, until = None, math.inf
     if found is None:
-        _without_log.add(table)
+        _without_log[table] = until
     return found or table
 
 
