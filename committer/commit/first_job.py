@@ -100,6 +100,7 @@ def design_table(
         facts,
         first=job,
         encryption=spec.files.encrypted or spec.default_encryption,
+        prefix=context.root.prefix,
     )
     return _as_heads_say(context.root, record, heads) if heads else record
 

@@ -66,6 +66,7 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
     :raises TableMismatchError: another schema, layout or coordination than the table's.
     :raises StoreUnfitError: the store cannot hold the protocol, or cannot hold a second writer.
     :raises JobFencedError: another attempt of the same run opens at the same time, and goes on.
+    :raises RecordDamagedError: the table's objects were moved to this root from another one.
     """
     spec = checked(context, spec)
     job = context.job_id()
@@ -239,6 +240,7 @@ def _table_for(
     if found is None or not found.counts:
         new = yield from design_table(context, job, spec, heads)
         return new, new
+    found.record.check_place(context.root)
     try:
         check_table(context.root, found.record, spec)
     except TableMismatchError:

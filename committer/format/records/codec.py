@@ -88,14 +88,7 @@ class Document:
         :raises RecordDamagedError: it does not begin with the table's prefix.
         """
         if not key.startswith(f"{root.prefix}/"):
-            raise RecordDamagedError(
-                "The table was moved or copied object by object: its records name objects of "
-                f"another place, like {key!r}.",
-                field=member,
-                key=self.key,
-                remedy="Move the objects back if they are no longer there, and copy the table from "
-                "there to an empty place by 'zero-rename copy OLD NEW'.",
-            )
+            raise moved(self.key, member, key)
 
 
 @dataclass(frozen=True)
@@ -124,6 +117,22 @@ def decode(body: bytes, kind: str, key: str) -> Document:
             remedy="Upgrade airflow-provider-zero-rename here.",
         )
     return document
+
+
+def moved(key: str, field: str, there: str) -> RecordDamagedError:
+    """Build the error for a table whose objects were moved or copied to another root.
+
+    :param key: of the record that names another place.
+    :param there: a key or prefix of that place.
+    """
+    return RecordDamagedError(
+        "The table was moved or copied object by object: its records name objects of another "
+        f"place, like {there!r}.",
+        field=field,
+        key=key,
+        remedy="Move the objects back if they are no longer there, and copy the table from there "
+        "to an empty place by 'zero-rename copy OLD NEW'.",
+    )
 
 
 def damaged(key: str, field: str, what: str) -> RecordDamagedError:

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from ...store.encryption import Encryption
 from ..job_spec import Coordination
+from ..layout import TableRoot
 from ..schema.compatibility import from_json, to_json
-from .codec import decode, encode
+from .codec import decode, encode, moved
 from .head import JobId
 from .marks import LEFT_OUT, Converted, Count, Named
 from .store_facts import StoreFacts
@@ -49,6 +50,7 @@ class TableRecord:
         bucket's default.
     :param evolution: the next change of the columns. It counts once its job is committed; before
         that, and if the job is aborted, it is ignored.
+    :param prefix: the prefix of the root where the table was made; ``""``: not known.
     """
 
     write_id: str
@@ -64,6 +66,16 @@ class TableRecord:
     overwritten: Annotated[Count, LEFT_OUT] = 0
     evolution: Annotated[Evolution | None, LEFT_OUT] = None
     encryption: Annotated[Encryption | None, LEFT_OUT] = None
+    prefix: Annotated[str, LEFT_OUT] = ""
+
+    def check_place(self, root: TableRoot) -> None:
+        """Refuse a table whose objects were moved or copied to this root: its records name their
+        files by whole keys, so its rows cannot be read here.
+
+        :raises RecordDamagedError: the table was made at another prefix.
+        """
+        if self.prefix not in ("", root.prefix):
+            raise moved(root.table_key, "prefix", self.prefix)
 
     def evolved(self) -> TableRecord:
         """Return the record as it is after the job of its evolution is committed."""

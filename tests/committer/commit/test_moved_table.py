@@ -42,6 +42,28 @@ def test_error_says_that_the_table_was_moved(s3_bucket: Bucket, loads: int) -> N
 
 
 @loads
+@pytest.mark.parametrize("run", [None, "run 0", "another run"])
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_load_is_refused(s3_bucket: Bucket, loads: int, run: str | None, mode: str) -> None:
+    """Its rows could not be read there, and were not in the table once that was moved back."""
+    table = moved(s3_bucket, loads)
+    before = s3_bucket.keys("archive/")
+    with pytest.raises(RecordDamagedError, match="was moved or copied object by object"):
+        load(table, 7, idempotency_key=run, mode=mode)
+    assert s3_bucket.keys("archive/") == before
+
+
+def test_replica_of_another_bucket_takes_loads(s3_bucket: Bucket) -> None:
+    """Records do not name the bucket."""
+    table = Table(f"s3://{s3_bucket.name}/flights")
+    load(table, 1)
+    move(s3_bucket, "flights", "elsewhere")
+    move(s3_bucket, "elsewhere", "flights")
+    load(Table(f"s3://{s3_bucket.name}/flights"), 2)
+    assert values(table) == [1, 2]
+
+
+@loads
 def test_upkeep_leaves_it_whole(s3_bucket: Bucket, loads: int) -> None:
     table = moved(s3_bucket, loads)
     table.recover(0.0)
