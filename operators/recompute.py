@@ -153,7 +153,7 @@ class RecomputeOperator(PlanRecomputeOperator):
         :raises AirflowFailException: Hadoop's committers load a target; a job must not be run
             again, was not run by Airflow, or its DAG is paused; a task failed, or ended without a
             new job in its partitions, or with a job of another code version; the API refused.
-            Tasks that were cleared before go on.
+            If a task failed, those that were cleared with it have ended.
         """
         with final_where_refused():
             self.read_arguments()

@@ -67,7 +67,7 @@ class Recomputing:
         :param wait: called between two polls; it may raise, to go on in another process.
         :raises AirflowFailException: a job must not be run again, was not run by Airflow, or its
             DAG is paused; a task failed, or ended without a new job in its partitions; the API
-            refused. Tasks that were cleared before go on.
+            refused. If a task failed, those that were cleared with it have ended.
         :raises ApiTroubleError: the API has failed for minutes.
         """
         progress = follow(self.airflow_conn_id, self._look, progress, wait, self._give_up)
@@ -119,16 +119,25 @@ class Recomputing:
     def _at_work(self, api: AirflowApi, running: Sequence[Again]) -> tuple[Again, ...]:
         """Return the jobs that have not ended; end the records of the others.
 
-        The records are ended before the failure of a task is raised.
+        The failure of a task is raised once the others have ended, too. Otherwise nothing would end
+        their records, and a task that is cleared by hand later could load the plan's partitions
+        alone.
         """
         states = {it: api.state(it.instance) for it in running}
         over = [it for it in running if states[it] in ENDED]
         for it in over:
             self._clearing.take_back(it.table, it.told)
-        for it in over:
-            if states[it] != "success":
-                _fail(f"{it.instance} is {states[it]}, which was to make {it.places} again")
-        return tuple(it for it in running if it not in over)
+        left = [it for it in running if it not in over]
+        failed = [it for it in over if states[it] != "success"]
+        said = [
+            f"{it.instance} is {states[it]}, which was to make {it.places} again" for it in failed
+        ]
+        if failed and not left:
+            _fail("; ".join(said))
+        for one in said:
+            names = ", ".join(str(it.instance) for it in left)
+            _log.error("%s. This task fails when the others have ended: %s.", one, names)
+        return (*left, *failed)
 
     def _due(
         self,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,7 +21,7 @@ from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.orchestration.runs.task_run import NamedTask
 from zero_rename.provider import airflow_api
 from zero_rename.provider.hooks import ZeroRenameHook
-from zero_rename.provider.recomputed import Recomputed
+from zero_rename.provider.recomputed import Again, Recomputed
 from zero_rename.provider.recomputing import Recomputing
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
@@ -235,6 +236,35 @@ def test_plan_of_a_planner_that_began_again_is_ended_with_the_task_that_fails(la
     lake.api.clears = 2
     lake.load()
     assert lake.versions() == {"day=1": 2, "day=2": 2}
+
+
+def test_failure_of_a_task_is_raised_once_the_others_have_ended(lake: Lake) -> None:
+    """Their records stayed: whoever cleared such a task by hand would have loaded one of its days
+    alone."""
+    table, engine = lake.tables.table(), Recomputing(ZeroRenameHook(), "", PLANNER, 3600.0)
+    url, keys = table.root.url, ("flights/r/first", "flights/r/second")
+    tasks = [NamedTask("flights", "r", key.rpartition("/")[2], -1) for key in keys]
+    for key in keys:
+        who = Owner("recompute", "r", "again", -1)
+        said = Narrowing(new_write_id(), key, None, {"day=1": 1}, 3600, who)
+        assert table.run(leave_narrowing(table.root, said, None))
+    running = tuple(
+        Again(url, "zr1-J", ("day=1",), task, True, 0, key)
+        for task, key in zip(tasks, keys, strict=True)
+    )
+    states = dict(zip(tasks, ("failed", "running"), strict=True))
+    api: Any = SimpleNamespace(state=states.__getitem__)
+
+    def over() -> list[bool]:
+        read = [table.run(read_narrowing(table.root, key)) for key in keys]
+        return [it is not None and it.said.over for it in read]
+
+    progress, is_done = engine._look(api, replace(engine.begin([url]), running=running))
+    assert (is_done, over()) == (False, [True, False])
+    states[tasks[1]] = "success"
+    with pytest.raises(AirflowFailException, match="task first of DAG flights, run r is failed"):
+        engine._look(api, progress)
+    assert over() == [True, True]
 
 
 def test_a_server_that_is_away_for_minutes_is_waited_for(lake: Lake) -> None:
