@@ -11,7 +11,7 @@ from ..committer.format.layout import TableRoot, new_job_id
 from ..committer.store.requests import Step
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
-from ..log.change import LogChange, removed_files
+from ..log.change import RESTORE, LogChange, removed_files
 from ..log.job_steps import abandon_job, close_refused, commit_or_abandon, open_log_job
 from ..log.opening import LogDepth, OpenedLog, open_log, read_entries
 from ..log.restoring import LogRestore, plan_restore
@@ -51,11 +51,13 @@ class PlannedRestore:
     """A planned restore: its entry and its report.
 
     :param opened: the state that the plan was made on.
-    :param change: the change of the entry; ``None``: nothing is to be changed.
+    :param change: the change of the entry.
+    :param is_needed: it changes files or columns.
     """
 
     opened: OpenedLog
-    change: LogChange | None
+    change: LogChange
+    is_needed: bool
     restored: RestoredVersion
 
 
@@ -106,7 +108,7 @@ def _planned(root: TableRoot, found: LogRestore, version: int, done: str | None)
         found.lost,
         done,
     )
-    return PlannedRestore(found.opened, change if found.is_needed else None, restored)
+    return PlannedRestore(found.opened, change, found.is_needed, restored)
 
 
 def preview(layout: DeltaLayout, plan: Planner) -> Step[RestoredVersion]:
@@ -116,7 +118,7 @@ def preview(layout: DeltaLayout, plan: Planner) -> Step[RestoredVersion]:
     """
     now = yield from store_now(layout)
     planned = yield from plan(new_job_id(), now)
-    if planned.change is not None:
+    if planned.is_needed:
         layout.check_writable(planned.opened.state, planned.change.removes_rows)
     return planned.restored
 
@@ -143,6 +145,9 @@ def carry_out(
 ) -> Step[RestoredVersion]:
     """Commit the entry of a plan, unless nothing is to be changed.
 
+    If nothing is to be changed and the restore is of a run, the entry only names the run: a retry
+    must not remove the rows of jobs that have committed since.
+
     :param allow_lost: leave out files that cannot be brought back; ``False``: refuse.
     :param run: the run's key, if it has one: only one of its jobs commits.
     :raises InvalidInputError: files cannot be brought back. Nothing was changed.
@@ -158,15 +163,18 @@ def carry_out(
         # Only the open record was written.
         yield from close_refused(layout, opened.job)
         raise
-    if planned.change is None:
+    if planned.is_needed:
+        change = replace(planned.change, run=run)
+    elif run is not None:
+        change = LogChange(opened.job, planned.change.base, operation=RESTORE, owner=owner, run=run)
+    else:
         yield from abandon_job(layout, opened.job)
         return planned.restored
-    change = replace(planned.change, run=run)
     done = yield from commit_or_abandon(layout, planned.opened, change, now)
     if isinstance(done, RunDone) and run is not None:
         found = yield from find_restored(layout, run, planned.restored.version)
         return found or planned.restored
-    return replace(planned.restored, job=opened.job)
+    return replace(planned.restored, job=opened.job) if planned.is_needed else planned.restored
 
 
 def _lost(root: TableRoot, restored: RestoredVersion) -> InvalidInputError:

@@ -397,20 +397,37 @@ class DeltaTable(ChangeableTable):
             return None
         return NewestEntry(listed.end, listed.entries[listed.end].etag)
 
+    def has_moved(self, state: Snapshot) -> bool:
+        """Return whether the table has changed since a state was read.
+
+        It has if its partitions have other files, or it has other columns. Other entries, such as
+        those of other partitions or of properties, do not count. If the state's partitions were
+        chosen by what all of them hold, each entry counts.
+        """
+        if state.read is not None:
+            return super().has_moved(state)
+        try:
+            now = self.state(state.asked)
+        except TableNotFoundError:
+            return False
+        has_files = {it.key for it in now.files} == {it.key for it in state.files}
+        return not (has_files and now.has_columns(state.schema, state.partition_by))
+
     def last_changes(
-        self, partitions: Collection[str] | None, since: Since
+        self, partitions: Collection[str] | None, since: Since, newest: bool = False
     ) -> tuple[Snapshot, LastChanges]:
         """Return the present state of partitions, and the last change of each one's rows.
 
         :param partitions: by name; ``None``: all that hold files.
         :param since: the changes that count.
+        :param newest: find only the newest of these changes.
         :raises TableNotFoundError: there is no table.
         """
         partitions = None if partitions is None else {*partitions}
         opened = self._found(self._open(LogDepth.FILES))
         state = snapshot_of(self.root, self._layout, opened.state, partitions)
         names = state.by_partition() if partitions is None else partitions
-        step = last_changes(self.root, self._layout, opened.state, names, since, self._read)
+        step = last_changes(self.root, self._layout, opened.state, names, since, self._read, newest)
         return state, self.run(step)
 
     def changes_since(self, since: Since, most: int) -> ChangesSince:

@@ -131,12 +131,14 @@ def last_changes(
     partitions: Collection[str],
     since: Since,
     known: dict[int, LogEntry],
+    newest: bool = False,
 ) -> Step[LastChanges]:
     """Find the last change of each requested partition.
 
     :param state: the present state.
     :param known: entries that were read before, by version; those that are read now are added. One
         that was overwritten since, or belongs to a table that was here before, is read again.
+    :param newest: stop at the first entry that changed one of them.
     """
     folder = layout.folder
     listed = yield from list_log(folder, 0 if since.version is None else since.version + 1)
@@ -157,7 +159,9 @@ def last_changes(
             for name in _changed(named, entry).intersection(partitions).difference(found):
                 done = committed(root, named, entry)
                 found[name] = LastChange(entry.version, entry.written_at, done)
-        if len(found) == len(set(partitions)):
+            if newest and found:
+                break
+        if len(found) == len(set(partitions)) or (newest and found):
             break
     return LastChanges(found, since.may_have_lost(listed) or len(wanted) < len(versions))
 

@@ -136,9 +136,10 @@ def last_entry(table: DeltaTable, within: timedelta) -> tuple[Committed | None, 
     :return: the entry; the store's time; and whether such entries may have been cleaned.
     """
     now, cleaned = table.now(), False
-    for since in (Since(time=now - within.total_seconds()), Since()):
+    # Of older entries, all: any number of them may have changed no rows.
+    for since in (Since(time=now - within.total_seconds()), Since(version=-1)):
         try:
-            _, changes = table.last_changes(None, since)
+            _, changes = table.last_changes(None, since, newest=True)
         except TableNotFoundError:
             break
         if changes.of:

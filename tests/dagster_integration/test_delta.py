@@ -32,7 +32,7 @@ from support.pauses import Pauses
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.store.requests import Delete, Found, Get, Put
-from zero_rename.tables import DeltaTable
+from zero_rename.tables import DeltaTable, last_changes
 from zero_rename.tables.delta_files import layout_of
 from zero_rename.tables.delta_properties import change_properties
 
@@ -428,6 +428,21 @@ class TestChecks:
         flights.table.driver.perform(Delete(first))
         found = evaluated(freshness_check(flights.asset, within=dt.timedelta(hours=1)), flights)
         assert (found.passed, "was cleaned of every entry" in found.description) == (False, True)
+
+    def test_freshness_looks_past_entries_that_changed_no_rows(
+        self, flights: Flights, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It said that the log was cleaned."""
+        monkeypatch.setattr(last_changes, "_MOST", 2)
+        job = commit(flights.table, 1)
+        layout = layout_of(flights.table.root)
+        for name in "abc":
+            flights.table.run(change_properties(layout, lambda known, it=name: {**known, it: it}))
+        later = flights.table.now() + 7200
+        monkeypatch.setattr(DeltaTable, "now", lambda _: later)
+        found = evaluated(freshness_check(flights.asset, within=dt.timedelta(hours=1)), flights)
+        assert (found.passed, found.metadata["zero_rename/job"].value) == (False, job)
+        assert "The last commit is 2:00:0" in found.description
 
     def test_conflicts_are_found_in_its_log(self, flights: Flights) -> None:
         flights.run(DAY, LAST)

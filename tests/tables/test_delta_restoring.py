@@ -465,3 +465,44 @@ def test_merge_that_was_taken_back_is_made_again_as_its_refusal_says() -> None:
         table.merge(rows, on=["day"], idempotency_key="run", on_repeat="replace_own")
     table.merge(rows, on=["day"], idempotency_key="run", on_repeat="append")
     assert sorted(table.scan().to_arrow()["value"].to_pylist()) == [1, 2]
+
+
+class TestOfARun:
+    """A restore that a task makes."""
+
+    def test_retry_of_a_restore_that_had_nothing_to_change_keeps_what_came_since(
+        self, past: Past
+    ) -> None:
+        first = past.table.restore(0, apply=True, idempotency_key="r")
+        assert (first.partitions, first.job) == ((), None)
+        past.load(2, "1")
+        again = past.opened().restore(0, apply=True, idempotency_key="r")
+        assert (again.partitions, again.job is None) == ((), False)
+        assert past.values() == [("1", 2), ("2", 1)]
+        assert past.opened().restore(0, apply=True, idempotency_key="later").partitions == (DAY1,)
+        assert past.values() == [("1", 1), ("2", 1)]
+
+    def test_restore_without_a_change_goes_beside_a_load(self, past: Past) -> None:
+        met = beside(Put, lambda: past.load(2, "1"), "/_delta_log/", times=1)
+        table = past.opened()
+        table.driver = MemoryDriver(past.store, met)  # type: ignore[assignment]
+        assert table.restore(0, apply=True, idempotency_key="r").job is None
+        assert past.values() == [("1", 2), ("2", 1)]
+        assert past.table.verify() == []
+
+    def test_restore_without_a_change_and_a_run_makes_no_entry(self, past: Past) -> None:
+        past.table.restore(0, apply=True)
+        assert len(list(past.table.history())) == 1
+        assert not past.table.open_jobs()
+
+
+def test_table_has_moved_by_files_and_columns_alone(past: Past) -> None:
+    whole, first = past.table.state(), past.table.state([DAY1])
+    assert not past.opened().has_moved(whole)
+    past.set_properties({"owner": "a"})
+    assert not past.opened().has_moved(whole)
+    past.load(2, "2")
+    table = past.opened()
+    assert (table.has_moved(whole), table.has_moved(first)) == (True, False)
+    past.load(2, "1")
+    assert past.opened().has_moved(first)
