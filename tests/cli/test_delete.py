@@ -46,6 +46,15 @@ def test_it_counts_and_deletes(table: Table) -> None:
     assert ids(table) == {None}
 
 
+def test_nan_is_larger_than_any_number_as_for_spark(s3_bucket: Any) -> None:
+    table = Table(f"s3://{s3_bucket.name}/delays")
+    rows = pa.table({"id": [1, 2, 3, 4], "delay": [1.0, float("nan"), None, 7.0]})
+    with table.job(rows.schema) as job:
+        job.write(rows)
+    invoke("delete", table.root.url, "--where", "delay > 5", "--apply")
+    assert ids(table) == {1, 3}
+
+
 @pytest.mark.parametrize(
     ("where", "message"),
     [

@@ -14,6 +14,7 @@ through.
 from __future__ import annotations
 
 import base64
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -396,7 +397,7 @@ def _is(field: pc.Expression, value: pa.Scalar) -> pc.Expression:
 def comparison(text: str, schema: pa.Schema, name: str) -> pc.Expression:
     """Parse a comparison of a column with a value: ``op = 'D'``, ``op is null``.
 
-    The value is cast to the column's type.
+    The value is cast to the column's type. NaN equals NaN, and is larger than any number.
 
     :param name: the argument's name, for errors.
     :raises InvalidInputError: an invalid comparison over these columns.
@@ -426,4 +427,32 @@ def comparison(text: str, schema: pa.Schema, name: str) -> pc.Expression:
             "was changed.",
             remedy="Compare it with a value of its type.",
         ) from error
+    if pt.is_floating(kind):
+        return _float_comparison(pc.field(column_name), compared["how"], scalar)
     return pq.filters_to_expression([(column_name, compared["how"], scalar)])
+
+
+def _float_comparison(column: pc.Expression, how: str, value: pa.Scalar) -> pc.Expression:
+    """Compare a column of floating point with a value as Spark does, where the same text is a
+    condition, too: NaN equals NaN, and is larger than any number. For Arrow each comparison with
+    NaN is false, and only its ``!=`` is true."""
+    if math.isnan(value.as_py()):
+        is_nan = column.is_nan()
+        never = column.is_valid() & pc.scalar(False)
+        return {
+            "=": is_nan,
+            ">=": is_nan,
+            "!=": ~is_nan,
+            "<": ~is_nan,
+            ">": never,
+            "<=": column.is_valid(),
+        }[how]
+    # An inverted comparison of Arrow is true for NaN.
+    return {
+        "=": column == value,
+        "!=": column != value,
+        "<": column < value,
+        "<=": column <= value,
+        ">": ~(column <= value),
+        ">=": ~(column < value),
+    }[how]

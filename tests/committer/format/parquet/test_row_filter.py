@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.arrow_data import COLUMNS, rows_of, table_of
 from support.conditions import ROWS, SCHEMA, TYPES, conditions
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.format.parquet.row_filter import RowFilter
+from zero_rename.committer.format.parquet.row_filter import RowFilter, comparison
 
 CONDITIONS = conditions(*TYPES)
 
@@ -217,3 +217,35 @@ class TestOnRecord:
         text = RowFilter([condition], self.TABLE.schema).encode([])
         assert text is not None
         assert RowFilter.decode(text).is_unsure
+
+
+#: NaN is larger than any number, and equals itself, as in Spark.
+ORDER = [-math.inf, -1.0, 0.0, 5.0, 6.0, math.inf, math.nan]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+@pytest.mark.parametrize("value", ["5", "0", "-0.0", "-1.0", "inf", "nan", "'NaN'"])
+def test_text_of_a_comparison_means_the_rows_that_it_means_for_spark(
+    kind: pa.DataType, value: str
+) -> None:
+    """A deletion by the command line left NaN, which Spark's deletes."""
+    table = pa.table({"x": pa.array([*ORDER, None], kind)})
+    given = float(value.strip("'"))
+    at = len(ORDER) - 1 if math.isnan(given) else ORDER.index(given)
+    wanted = {
+        "=": ORDER[at : at + 1],
+        "!=": ORDER[:at] + ORDER[at + 1 :],
+        "<": ORDER[:at],
+        "<=": ORDER[: at + 1],
+        ">": ORDER[at + 1 :],
+        ">=": ORDER[at:],
+    }
+    for how, values in wanted.items():
+        condition = comparison(f"x {how} {value}", table.schema, "--where")
+        check(table, condition)
+        found = table.filter(condition)["x"].to_pylist()
+        assert str(found) == str(values), how
+        known = RowFilter([condition], table.schema).encode(())
+        assert known is not None
+        kept = RowFilter.decode(known).holds(table)
+        assert str(table.filter(kept)["x"].to_pylist()) == str(values), how
