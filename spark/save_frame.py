@@ -30,6 +30,7 @@ from .submitters import argument
 from .write_target import WriteTarget, require_spark_frame, resolve, submitted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from ..committer.commit.snapshot import Snapshot
@@ -120,6 +121,7 @@ def save(
             code_version=code_version,
             publish=publish,
             options=options,
+            columns=lambda by: _columns(frame, by),
         )
         if target.mode is Mode.MERGE:
             given = {"base": base, "distribute": distribute, "partitions": partitions}
@@ -144,6 +146,12 @@ def save(
             frame = distributed(frame, target.partition_by, None, target.root.url)
         save_by_s3a(frame, target, handoff)
         return None
+
+
+def _columns(frame: DataFrame, partition_by: Sequence[str]) -> pa.Schema:
+    from .types import table_schema  # Lazy: it loads Arrow.
+
+    return table_schema(frame.schema, partition_by)
 
 
 def _refuse_all_rows(frame: DataFrame, target: WriteTarget) -> None:

@@ -6,7 +6,7 @@ They come from the call's arguments and from the application's submitter.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -36,6 +36,7 @@ from .startup.preflight import warn_of_overwrites
 from .submitters import argument, instruction
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from ..committer.commit.snapshot import Snapshot
@@ -109,9 +110,12 @@ def resolve(
     code_version: str | None = None,
     publish: bool | None = None,
     options: Mapping[str, str] | None = None,
+    columns: Callable[[Sequence[str]], pa.Schema] | None = None,
 ) -> WriteTarget:
     """Check the arguments of ``save()``, and complete them by the submitter's for its table.
 
+    :param columns: returns the columns of the frame as a table partitioned by these columns has
+        them. By their types two spellings name one partition (``day=01``, ``day=1``).
     :raises InvalidInputError: an invalid call, or one that contradicts the submitter.
     """
     root = TableRoot.parse(table) if table else handoff.table
@@ -134,12 +138,23 @@ def resolve(
         check_unwatched(word, {"wait_for_other_runs": wait_for_other_runs})
         _check_policies(word, said, options, state, code_version)
     publishes = _publishes(root, publish, options, handoff, kept)
+    by = _partition_by(partition_by, options)
+
+    def spelled(names: Sequence[str]) -> list[str]:
+        if columns is None or not by or word != NATIVE:
+            return [*names]
+        # Imported on use: a session that only names its table loads no Arrow here.
+        from ..committer.format.schema.hive_paths import spelled_as_stored
+
+        schema = columns(by)
+        return [spelled_as_stored(it, schema, by) for it in names]
+
     return WriteTarget(
         root=root,
         committer=word,
         mode=_mode(mode, said),
-        partition_by=_partition_by(partition_by, options),
-        partitions=_partitions(partitions, said.partitions),
+        partition_by=by,
+        partitions=_partitions(partitions, said.partitions, spelled),
         layout=kept,
         base=state,
         distribute=None if distribute is None else choice("distribute", Distribute, distribute),
@@ -331,12 +346,21 @@ def _partition_by(given: Sequence[str], options: Mapping[str, str]) -> tuple[str
 
 
 def _partitions(
-    given: Sequence[str] | None, allowed: tuple[str, ...] | None
+    given: Sequence[str] | None,
+    allowed: tuple[str, ...] | None,
+    spelled: Callable[[Sequence[str]], Sequence[str]],
 ) -> tuple[str, ...] | None:
+    """Return the partitions that the call names, or else its submitter.
+
+    :param spelled: returns names as the table would spell them.
+    :raises InvalidInputError: the call names partitions that the submitter does not.
+    """
     if given is None:
         return allowed
     wanted = tuple(dict.fromkeys(_listed("partitions", "paths", given)))
     others = [] if allowed is None else sorted(set(wanted) - set(allowed))
+    if others and allowed:
+        others = sorted(set(spelled(others)) - set(spelled(allowed)))
     if others:
         raise InvalidInputError(
             f"The application writes {first_few(others)}, and its task is about "

@@ -72,6 +72,20 @@ def test_rows_of_partitions_that_the_submitter_does_not_name_are_refused(url, fr
     assert count(url) == {"x": 4, "y": 1}
 
 
+@pytest.mark.parametrize(("task", "call"), [("day=01", "day=1"), ("day=1", "day=01/")])
+def test_first_load_and_its_task_may_spell_a_partition_otherwise(spark, url, told, task, call):
+    """The submitter of a table's first load knows no column's type. The application was refused."""
+    frame = spark.createDataFrame([(1, 1)], "n int, day int")
+    told(mode="replace", partitions=json.dumps([task]))
+    with pytest.raises(InvalidInputError, match=r"writes day=2, and its task is about"):
+        save(frame, mode="overwrite", partition_by=["day"], partitions=["day=2"])
+    save(frame, mode="overwrite", partition_by=["day"], partitions=[call])
+    assert Table(url).state().by_partition().keys() == {"day=1"}
+    as_text = frame.selectExpr("n", "cast(day as string) day")
+    with pytest.raises(InvalidInputError, match="and its task is about"):
+        save(as_text, mode="overwrite", partition_by=["day"], partitions=[call])
+
+
 def test_a_data_root_is_refused_for_directories(url, frame):
     with pytest.raises(InvalidInputError, match="s3://fast/scratch is of Delta tables"):
         save(frame, url, partition_by=["p"], options={"dataRoot": "s3://fast/scratch"})
