@@ -30,12 +30,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...committer.commit.state.tolerance import or_error
 from ...committer.errors import OutcomeUnknownError, RecordDamagedError, StoreUnreachableError
 from ...committer.format.layout import CONTROL, TableRoot, new_write_id
 from ...committer.store.conditional_put import NotWritten, Written, put_record
 from ...committer.store.deletion import remove
 from ...committer.store.listing import first_object, list_objects
-from ...committer.store.requests import LIST_BYTES, All, Delete, Found, Get, Put, Step, Unknown
+from ...committer.store.requests import (
+    LIST_BYTES,
+    All,
+    Delete,
+    Found,
+    Get,
+    Head,
+    Put,
+    Step,
+    Unknown,
+)
 from ..hadoop.commit_files import JobSummary
 from ..hadoop.job_traces import find_report
 from .try_record import (
@@ -251,10 +262,16 @@ def _readable(key: str) -> Step[StoredTry | str | None]:
 def open_try(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
     """Write the record of an attempt that is about to be submitted.
 
-    :returns: the record with its times by the store's clock.
+    :returns: the record with its times by the store's clock, as others read them. The time of the
+        store's answer may be a second later: of two attempts, each could take the other for the
+        earlier one, and both would give way.
     :raises StoreUnreachableError: the store does not confirm that the record is written.
     """
-    date = yield from _put(open_key(root, record.idempotency_key, record.uuid), record)
+    key = open_key(root, record.idempotency_key, record.uuid)
+    date = yield from _put(key, record)
+    if not record.opened_at:
+        there = yield from or_error(iter(Head(key)))
+        date = there.last_modified if isinstance(there, Found) else date
     return replace(record, opened_at=record.opened_at or date, beat_at=record.beat_at or date)
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from support.memory_store import ManualClock, MemoryDriver
 from zero_rename.committer import RecordDamagedError
+from zero_rename.committer.errors import StoreRefusedError
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.layout import TableRoot
-from zero_rename.committer.store.requests import Put
+from zero_rename.committer.store.requests import Head, Put
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import (
     COMMITTED,
@@ -212,6 +213,34 @@ class TestSuperseded:
     def test_tries_without_a_record_are_not_judged(self, store: MemoryDriver) -> None:
         self.put(store, 2)
         assert store.run(ledger.superseded(ROOT, ONCE, run_uuid())) == ""
+
+
+def test_attempt_opened_when_others_read_it_has_opened(
+    store: MemoryDriver, clock: ManualClock
+) -> None:
+    """The store answered a second later. Of two runs each took the other for the earlier one, and
+    both gave way."""
+
+    def late(request: Any, apply: Any) -> Any:
+        answer = apply(request)
+        return replace(answer, date=answer.date + 1) if isinstance(request, Put) else answer
+
+    store.fault = late
+    opened = store.run(ledger.open_try(ROOT, a_try(run_uuid())))
+    store.fault = None
+    known = store.run(ledger.find(ROOT, opened.idempotency_key, opened.uuid))
+    assert known is not None
+    assert opened == known.record
+
+
+def test_record_whose_time_cannot_be_read_has_that_of_the_answer(store: MemoryDriver) -> None:
+    def fault(request: Any, apply: Any) -> Any:
+        if isinstance(request, Head):
+            raise StoreRefusedError("AccessDenied", lacks_right=True)
+        return apply(request)
+
+    store.fault = fault
+    assert store.run(ledger.open_try(ROOT, a_try(run_uuid()))).opened_at > 0
 
 
 def test_a_record_of_many_writes_to_many_partitions_is_read(store: MemoryDriver) -> None:
