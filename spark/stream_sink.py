@@ -14,7 +14,9 @@ and that number. A job that has committed under this key is finished if needed, 
 
 The batch of a number may come with other rows: the checkpoint was put back, or another query goes
 by a copy of it. Then Spark has planned the batch anew. So each job records what Spark had noted of
-its batch, and a batch that was planned anew is refused.
+its batch, and a batch that was planned anew is refused. So is a batch that is committed already and
+is not the first one since the query's start: another query is at work with the checkpoint itself,
+which not every file system prevents.
 """
 
 from __future__ import annotations
@@ -290,6 +292,7 @@ class MicroBatches:
     told: dict[str, str] = field(default_factory=dict)
     series: str | None = None
     _query: str | None = None
+    _has_run: bool = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         if self._query is None:
@@ -308,7 +311,11 @@ class MicroBatches:
             # Like a task that is skipped. The batch is done: another run would leave it out again.
             logger.warning("batch %d of the query %s is left out: %s", number, self._query, error)
             return
+        finally:
+            is_first, self._has_run = not self._has_run, True
         if done is not None and done.repeated:
+            if not is_first:
+                raise self._beside_another(number, done.job)
             self._refuse_rewound(number)
             self._refuse_planned_anew(number, plan, done.job)
         logger.info("%s holds batch %d of the query %s", self.table, number, self._query)
@@ -353,6 +360,22 @@ class MicroBatches:
             f"Spark runs batch {number} of the query {self._query} with other offsets than those "
             f"with which the table holds it (job {job}): the checkpoint {self.checkpoint} was put "
             "back, files of it are gone, or another query goes by a copy of it."
+        )
+
+    def _beside_another(self, number: int, job: str) -> InvalidInputError:
+        """Build the error for a batch that another query has committed meanwhile.
+
+        Spark repeats only the first batch after a start, so it is not one of this query's own. Not
+        every file system keeps a second query from the checkpoint.
+        """
+        return InvalidInputError(
+            f"The table holds batch {number} of the query {self._query} already, by job {job}, and "
+            "this run of the query had just come to it: another query is at work with the "
+            f"checkpoint {self.checkpoint}. The rows of this batch were not written, and whether "
+            "the other one has all of them is not known.",
+            table=self.table,
+            remedy="End both queries, and compare the table with the source. Then start one query, "
+            "with a new checkpoint whose source begins where the table ends.",
         )
 
     def _not_the_same(self, what: str) -> InvalidInputError:

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from zero_rename.committer import InvalidInputError, Mode
-from zero_rename.spark import stream
+from zero_rename.committer import InvalidInputError, Mode, Table
+from zero_rename.spark import stream, stream_sink
 from zero_rename.spark.stream_sink import MicroBatches
 from zero_rename.tables import DeltaTable
 
@@ -146,3 +146,38 @@ def test_batch_of_a_checkpoint_that_was_put_back_is_refused_though_its_entries_w
     with pytest.raises(InvalidInputError, match="holds that batch and batch 2: the checkpoint"):
         batches._refuse_rewound(1)
     batches._refuse_rewound(2)
+
+
+@pytest.mark.parametrize("layout", ["directory", "delta"])
+@pytest.mark.memory_s3
+def test_second_query_that_is_at_work_with_one_checkpoint_is_ended(
+    s3_bucket: Any, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    """Its batches were taken for those of the other one, and their rows were lost."""
+    url = f"s3://{s3_bucket.name}/flights"
+    kind: Any = DeltaTable if layout == "delta" else Table
+    rows = pa.table({"n": [1]})
+
+    def saved(batch: Any, table: str, *, options: dict[str, str], **_: Any) -> Any:
+        key, again = options["idempotencyKey"], options["onRepeat"]
+        with kind(table).job(rows.schema, idempotency_key=key, on_repeat=again) as job:
+            job.write(rows)
+        return job.committed
+
+    monkeypatch.setattr(stream_sink, "query_id", lambda *_: "q")
+    monkeypatch.setattr(stream_sink, "plan_of", lambda *_: "stream-plan-0")
+    monkeypatch.setattr(stream_sink, "save", saved)
+    first, second = (
+        MicroBatches(url, "s3a://bucket/checkpoint", (), Mode.APPEND) for _ in range(2)
+    )
+    batch: Any = SimpleNamespace(_jdf=None)
+    first(batch, 0)
+    second(batch, 0)  # As after a restart.
+    second(batch, 1)
+    with pytest.raises(InvalidInputError, match="another query is at work with the checkpoint"):
+        first(batch, 1)
+    second(batch, 2)
+    restarted = MicroBatches(url, "s3a://bucket/checkpoint", (), Mode.APPEND)
+    restarted(batch, 2)
+    restarted(batch, 3)
+    assert kind(url).scan().count() == 4
