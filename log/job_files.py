@@ -106,9 +106,29 @@ def run_of_record(body: bytes, key: str) -> str | None:
     return ActionReader("open record", members, key).text_or("run")
 
 
-def report_body(run: str, job: str, version: int) -> bytes:
-    """Return the bytes of a run's report."""
-    return json.dumps({"run": run, "job": job, "version": version}, ensure_ascii=False).encode()
+def report_body(run: str, job: str, version: int, owner: Mapping[str, Any] | None = None) -> bytes:
+    """Return the bytes of a run's report.
+
+    :param owner: of the job, as its entry has it, which may be cleaned; ``None``: not known.
+    """
+    members = {"run": run, "job": job, "version": version, **({"owner": owner} if owner else {})}
+    return json.dumps(members, ensure_ascii=False).encode()
+
+
+def owner_of_report(body: bytes, version: int) -> Mapping[str, Any] | None:
+    """Return the owner of a run's last job from the run's report.
+
+    :param version: of the run's last entry.
+    :return: ``None``: the report does not have it, or is of an earlier entry.
+    """
+    try:
+        members = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(members, dict) or members.get("version") != version:
+        return None
+    owner = members.get("owner")
+    return owner if isinstance(owner, dict) else None
 
 
 def version_of_report(body: bytes, key: str) -> int:

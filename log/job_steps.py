@@ -233,7 +233,7 @@ def _report(
     for transaction in entry.of(AppTransaction):
         if transaction.app.startswith(RUN):
             run = transaction.app.removeprefix(RUN)
-            yield from _put_report(records, run, entry.job or "", entry.version)
+            yield from _put_report(records, run, entry)
     state = done.state if isinstance(done, EntryCommitted) else None
     body = write_checksum(state, entry) if state is not None else None
     if not keeps_actions(body, entry):
@@ -257,9 +257,11 @@ def _report(
     return (entry.version,)
 
 
-def _put_report(records: JobFiles, run: str, job: str, version: int) -> Step[None]:
+def _put_report(records: JobFiles, run: str, entry: LogEntry) -> Step[None]:
     """Write a run's report, unless it already names a later entry: a job may be finished late."""
-    put = Put(records.run(run), report_body(run, job, version), if_none_match=True)
+    owner, version = entry.ours.get("owner"), entry.version
+    body = report_body(run, entry.job or "", version, owner if isinstance(owner, dict) else None)
+    put = Put(records.run(run), body, if_none_match=True)
     for _ in range(_TRIES):
         answer = yield from put
         if isinstance(answer, Done):

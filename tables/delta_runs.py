@@ -20,12 +20,14 @@ from functools import partial
 from ..committer.format.job_spec import NOBODY, OnConflict, Owner
 from ..committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
 from ..committer.format.records.typed_json import Unfit, from_members
-from ..committer.store.requests import Step
+from ..committer.store.requests import Found, Get, Step
 from ..committer.upkeep.conflicts.met_runs import RunCommit
 from ..log.actions import AddFile, AppTransaction, RemoveFile
 from ..log.change import RESTORE, RUN
 from ..log.entries import LogEntry, LogFolder
+from ..log.job_files import JobFiles, owner_of_report
 from ..log.judging import replaced_by
+from ..log.log_layout import LogLayout
 from ..log.opening import read_entries
 from ..log.ranks import emptied_by, newest_in
 from ..log.replay import LogState, Partition
@@ -234,6 +236,20 @@ def owner_of(entry: LogEntry) -> Owner:
         return from_members(Owner, told) if isinstance(told, dict) else NOBODY
     except Unfit:
         return NOBODY  # Perhaps written by a later version, which records more.
+
+
+def owner_in_report(layout: LogLayout, run: str, version: int) -> Step[Owner | None]:
+    """Read the owner of a run's last job from the run's report.
+
+    :param version: of the run's last entry.
+    :return: ``None``: the report does not have it.
+    """
+    found = yield from Get(JobFiles(layout.control).run(run))
+    told = owner_of_report(found.body, version) if isinstance(found, Found) else None
+    try:
+        return None if told is None else from_members(Owner, dict(told))
+    except Unfit:
+        return None  # Perhaps written by a later version, which records more.
 
 
 def _on_conflict(entry: LogEntry) -> OnConflict:

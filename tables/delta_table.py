@@ -135,7 +135,7 @@ from .delta_restoring import (
     restore_planner,
     undo_planner,
 )
-from .delta_runs import owner_of
+from .delta_runs import owner_in_report, owner_of
 from .delta_settling import (
     LogSettlementPlan,
     check_log_rerun,
@@ -667,6 +667,17 @@ class DeltaTable(ChangeableTable):
     def has_done(self, idempotency_key: str) -> bool:
         """Return whether a run has committed, also if its entry was cleaned since."""
         return self._run_done(idempotency_key) is not None
+
+    def owner_of_key(self, idempotency_key: str) -> Owner | None:
+        """Return the owner of the job that last committed under a run's key, from the run's report:
+        it is there also if the entry was cleaned.
+
+        ``None``: there is none, or an earlier version of this package wrote the report.
+        """
+        done = self._run_done(idempotency_key)
+        if done is None:
+            return None
+        return self.run(owner_in_report(self._layout, idempotency_key, done.version))
 
     def _run_done(self, idempotency_key: str) -> RunDone | None:
         opened = self._open(LogDepth.BLIND)

@@ -515,7 +515,17 @@ class LoadOperator(TaskArguments, BaseOperator):
             return report | {"repeated": True}
         # Asked of Delta tables only: no record of a table of directories is cleaned by others.
         if earlier is None and load.is_delta and table.has_done(run.idempotency_key):
-            on_repeat = run.on_repeat_of_unknown(self.on_repeat)
+            # Imported on use: processes that only parse DAG files need not load it.
+            from ...tables import DeltaTable
+
+            owner = None
+            if isinstance(table, DeltaTable):
+                owner = table.owner_of_key(run.idempotency_key)
+            on_repeat = (
+                run.on_repeat_of_unknown(self.on_repeat)
+                if owner is None
+                else run.on_repeat(self.on_repeat, owner)
+            )
             if on_repeat == "skip":
                 self.log.info(
                     "Not submitted: this run has committed before. What it loaded is not known: "

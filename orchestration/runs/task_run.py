@@ -154,7 +154,7 @@ class TaskRun:
         return "skip" if self.retries(committed_by) else "replace_own"
 
     def on_repeat_of_unknown(self, asked: str) -> str:
-        """Return what to do if this run has committed before, by a job that is not known.
+        """Return what to do if this run has committed before, by a job whose owner is not known.
 
         As :meth:`on_repeat`, but ``auto`` becomes ``replace_own`` for the first attempt: the commit
         is of a deleted run with the same id.

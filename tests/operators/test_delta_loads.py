@@ -18,7 +18,8 @@ from support.spark_loads import operator, refused, run
 from zero_rename.committer import InvalidInputError, RefusedError
 from zero_rename.committer.format.records.success_marker import SuccessMarker
 from zero_rename.committer.store.listing import list_objects
-from zero_rename.committer.store.requests import Delete, Found, Get
+from zero_rename.committer.store.requests import Delete, Found, Get, Put
+from zero_rename.log.job_files import JobFiles, report_body
 from zero_rename.operators.publishing import AbortLoadOperator, PublishLoadOperator
 from zero_rename.orchestration.runs import heartbeat
 from zero_rename.provider.hooks import ZeroRenameHook
@@ -107,6 +108,33 @@ def test_retry_of_a_run_whose_entry_was_cleaned_submits_nothing(
     assert cleared == again
     assert len(spark.calls()) == 2
     assert rows(delta) == 2
+
+
+def test_cleared_task_whose_entry_was_cleaned_is_refused_though_its_retries_were_raised(
+    tables: Tables, delta: DeltaTable, spark: FakeSpark
+) -> None:
+    """It counted as a retry, and was reported as loaded."""
+    run(load(tables, mode="overwrite"))
+    run(load(tables), run_id="next")
+    clean(delta)
+    with pytest.raises(AirflowFailException, match=r"Not submitted\. .*on_repeat='append'"):
+        run(load(tables, mode="overwrite", retries=1), try_number=2, max_tries=1)
+    assert len(spark.calls()) == 2
+
+
+def test_report_of_a_run_without_an_owner_counts_as_before(
+    tables: Tables, delta: DeltaTable, spark: FakeSpark
+) -> None:
+    """As earlier versions wrote it, and as it is written again from the log."""
+    run(load(tables))
+    run(load(tables), run_id="next")
+    clean(delta)
+    delta.driver.perform(
+        Put(JobFiles(f"{delta.root.prefix}/_zero_rename/").run(ONCE), report_body(ONCE, "", 0))
+    )
+    assert delta.owner_of_key(ONCE) is None
+    assert run(load(tables), try_number=2)["repeated"]
+    assert len(spark.calls()) == 2
 
 
 def test_run_whose_entry_was_cleaned_is_not_loaded_again_unless_it_leaves_the_former_rows(
