@@ -46,7 +46,9 @@ def conflicts(
     found = find_here(opened, since)
     if not found:
         raise InvalidInputError(
-            "There is no table, and no destination of Hadoop's committers.", table=opened.root.url
+            "There is no table, and no destination of Hadoop's committers. Nothing was searched.",
+            table=opened.root.url,
+            remedy="Check the root; zero-rename maintain FOLDER lists the tables below a folder.",
         )
     named = [
         (one.committer, it)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 #: The most missing partitions that an explanation names.
 _NAMED = 10
 _NO_COMMIT = "no commit"
+_NO_TABLE = "There is no table at this root yet: if there should be one, check its name."
 _REPORTED = ("partition", "version", "rows", "files", "bytes", "job", "decided_at")
 
 
@@ -246,7 +247,9 @@ class PartitionsQuery:
             lacking, quiet = self._without_files(table, held), False
         if lacking:
             knows = self._may_come(table, lacking)
-            return QueryResult(WAITING, self._explained(lacking), quiet=quiet and knows)
+            absent = "" if knows else f" {_NO_TABLE}"
+            explained = f"{self._explained(lacking)}{absent}"
+            return QueryResult(WAITING, explained, quiet=quiet and knows)
         return QueryResult(READY, f"There are {self.subject} of {self.table}.", self._report(held))
 
     def judge(self, table: Table | DeltaTable) -> tuple[dict[str, HeldPartition], dict[str, str]]:
@@ -276,8 +279,9 @@ class PartitionsQuery:
             of_each = replace(of_each, partitions=names)
             said = f"There are {counted(len(names), 'partition')} below {self.directory or '/'} of "
             return QueryResult(READY, f"{said}{self.table}.", of_each._report(held))
-        self._may_come(table, lacking)
+        knows = self._may_come(table, lacking)
         why = f" {of_each._explained(lacking)}" if lacking else ""
+        why += "" if knows else f" {_NO_TABLE}"
         return QueryResult(
             WAITING,
             f"{len(names)} of {counted(least, 'partition is', 'partitions are')} below "

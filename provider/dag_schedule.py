@@ -182,6 +182,12 @@ def shared_partition(dag: Any, partition_format: str, timezone: str) -> str | No
     if alike is None:
         return None
     one, other = (it.astimezone(ZoneInfo(timezone)) for it in alike)
+    if "%" not in partition_format:
+        return (
+            f"partition_format={partition_format!r} has no code of strftime, such as %Y, %m or %d, "
+            f"so all runs of the DAG {dag.dag_id!r} have one partition. With mode='overwrite' each "
+            "run replaces the rows of the one before."
+        )
     return (
         f"partition_format={partition_format!r} makes one partition of two runs of the DAG "
         f"{dag.dag_id!r}, {one:%Y-%m-%d %H:%M%z} and {other:%Y-%m-%d %H:%M%z}: "

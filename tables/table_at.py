@@ -59,5 +59,7 @@ def delta_alone(table: Table, why: str, remedy: str, undone: str = "changed") ->
             remedy="Check the root.",
         )
     raise TableMismatchError(
-        f"It is no Delta table: {why}. Nothing was {undone}.", table=table.root.url, remedy=remedy
+        f"This table is no Delta table: {why}. Nothing was {undone}.",
+        table=table.root.url,
+        remedy=remedy,
     )

@@ -75,7 +75,8 @@ def look_back(
     if found is None:
         raise TableNotFoundError(
             "There is no zero_rename table here.",
-            remedy="Check the root; a first write makes the table.",
+            remedy="Check the root: zero-rename maintain FOLDER lists the tables below a folder. A "
+            "first write makes the table.",
         )
     context, record = context.of(found.record), found.record
     partition = spelled_as_stored(partition, record.schema, record.partition_by)

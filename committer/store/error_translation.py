@@ -50,7 +50,10 @@ _MAKE_ROOM = (
     "Make room, or have the quota raised. Uploads that nobody will complete take room too: "
     "zero-rename doctor names them, zero-rename purge --apply aborts them, which needs none."
 )
-_REGION = "Set AWS_REGION to the bucket's region, or AWS_ENDPOINT_URL to its endpoint."
+_REGION = (
+    "Set AWS_REGION to the bucket's region, or AWS_ENDPOINT_URL to its endpoint; in Airflow "
+    "region_name or endpoint_url of the AWS connection."
+)
 
 #: By S3 error code: its meaning and the remedy. These codes are about the request, never about the
 #: key's state, so no step of the protocol can go on after one.
@@ -63,8 +66,8 @@ _REFUSALS: dict[str, tuple[str, str]] = {
     "AccountProblem": ("there is a problem with the account", "Ask the store's operator."),
     "NoSuchBucket": (
         "there is no such bucket",
-        "Create the bucket or correct the table's root; AWS_ENDPOINT_URL decides which store "
-        "is asked.",
+        "Create the bucket, or correct the table's root. If this is the wrong store, correct "
+        "AWS_ENDPOINT_URL, or in Airflow endpoint_url of the AWS connection.",
     ),
     "InvalidBucketName": ("the bucket's name is not valid there", "Correct the table's root."),
     "ExpiredToken": ("the session token has expired", _EXPIRED),
@@ -315,8 +318,9 @@ def unreachable(error: Exception, endpoint: str, bucket: str, request: Any) -> Z
     elif was_not_sent(error):
         happened = "No connection to the store came about"
         remedy = (
-            "See that the endpoint is up and AWS_ENDPOINT_URL names it; for a certificate the host "
-            "does not know, set AWS_CA_BUNDLE."
+            "See that the endpoint is up, and that AWS_ENDPOINT_URL, or in Airflow endpoint_url of "
+            "the AWS connection, names it; for a certificate the host does not know, set "
+            "AWS_CA_BUNDLE."
         )
     else:
         happened = "The store did not give a usable answer"

@@ -137,7 +137,13 @@ def read_conflicts(name: str, given: object) -> SettlementPolicy | str:
     :raises InvalidInputError: anything else.
     """
     word = given.strip() if isinstance(given, str) else ""
-    return word if word in ("report", "fail") else read_policy(name, given)
+    if word in ("report", "fail"):
+        return word
+    try:
+        return read_policy(name, given)
+    except InvalidInputError as error:
+        error.remedy = f"Give report, or fail, or a policy. {error.remedy}"
+        raise
 
 
 def read_names(

@@ -80,12 +80,13 @@ class PlannedJob:
                 raise InvalidInputError(
                     "This application has made a write into this table already under the run's "
                     f"idempotency key, {opened.spec.idempotency_key!r}, which comes from the "
-                    "environment; this second one was not begun.",
+                    "environment; this second one was not begun. The first one stays.",
                     table=self.table.root.url,
                     job=job,
-                    remedy="If it is another write, give both keys of their own: "
-                    '.option("idempotencyKey", "…"). If it repeats the first, there is nothing '
-                    "left to do.",
+                    remedy="If it is another write, give it a key of its own, such as the run's "
+                    'key with "/second" at its end: save(…, options={"idempotencyKey": "…"}) or '
+                    '.option("idempotencyKey", "…"). The operator reports the write that has '
+                    "none. If it repeats the first, leave it out.",
                 )
 
     def _earlier_jobs(self, opened: OpenedJob) -> Iterator[tuple[str, Owner | None]]:

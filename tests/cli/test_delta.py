@@ -238,7 +238,7 @@ def test_past_of_a_table_of_directories_is_refused_with_the_way_to_have_one(
         job.write(ROWS)
     done = invoke(words, *rest.format(t=url).split())
     assert done.exit_code == Exit.REFUSED
-    assert "It is no Delta table" in done.output
+    assert "This table is no Delta table" in done.output
     assert f"zero-rename copy {url} NEW --layout delta" in done.output
 
 
@@ -277,7 +277,7 @@ def test_fast_root_of_a_table_of_directories_is_refused(s3_bucket: Bucket, words
         job.write(ROWS)
     done = invoke(*words.format(t=table.root.url).split())
     assert done.exit_code == Exit.REFUSED
-    assert "It is no Delta table" in done.output
+    assert "This table is no Delta table" in done.output
 
 
 def test_copy_with_layout_delta_copies_a_table_of_directories_once(s3_bucket: Bucket) -> None:

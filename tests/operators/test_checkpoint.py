@@ -75,7 +75,7 @@ def test_it_fails_for_what_is_lost_and_copies_the_rest(tables: Tables, table: De
 def test_table_of_directories_is_refused(tables: Tables) -> None:
     tables.load(1)
     task = CheckpointOperator(task_id="copy", tables=tables.url())
-    with pytest.raises(AirflowFailException, match="It is no Delta table"):
+    with pytest.raises(AirflowFailException, match="This table is no Delta table"):
         run_task(task, task_context(task))
 
 

@@ -34,7 +34,11 @@ def report(result: QueryResult) -> dict[str, Any]:
 
 class TestPartitions:
     def test_all_of_them(self, tables: Tables) -> None:
-        assert "2 of 2 partitions are missing: day=1 (no commit)" in ask(tables, 1, 2).explanation
+        absent = ask(tables, 1, 2).explanation
+        assert "2 of 2 partitions are missing: day=1 (no commit)" in absent
+        assert absent.endswith(
+            "There is no table at this root yet: if there should be one, check its name."
+        )
         first = tables.load(1).job
         result = ask(tables, 1, 2)
         assert (result.state, result.quiet) == (WAITING, True)
@@ -145,10 +149,8 @@ class TestPartitions:
     def test_a_claim_changes_nothing(self, tables: Tables) -> None:
         tables.claimed(1)
         result = ask(tables, 1)
-        assert (result.explanation, result.quiet) == (
-            "1 of 1 partition is missing: day=1 (no commit).",
-            False,
-        )
+        assert result.explanation.startswith("1 of 1 partition is missing: day=1 (no commit).")
+        assert not result.quiet
 
     def test_every_file_is_there(self, tables: Tables) -> None:
         tables.load(1, 2)

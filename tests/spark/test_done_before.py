@@ -149,7 +149,9 @@ class TestSecondWriteOfAnApplication:
         loaded(delta, MINE, publish=publish)
         waiting = [it.job for it in delta.unpublished()]
         assert len(waiting) == (not publish)
-        with pytest.raises(InvalidInputError, match=r"second one was not begun.*give both keys"):
+        with pytest.raises(
+            InvalidInputError, match=r"second one was not begun.*give it a key of its own"
+        ):
             written()
         assert [it.job for it in delta.unpublished()] == waiting
         assert [it.job for it in delta.open_jobs()] == waiting

@@ -235,7 +235,9 @@ def test_the_operator_s_environment(spark, s3_bucket, url, frame):
         # Another write of this application would be skipped as if it were the same.
         there = data_keys(s3_bucket, "lake/")
         for policy in ("skip", "replace_own"):
-            with pytest.raises(Exception, match=r"second one was not begun.*give both keys"):
+            with pytest.raises(
+                Exception, match=r"second one was not begun.*give it a key of its own"
+            ):
                 write(frame, url, onRepeat=policy)
         assert open_records(s3_bucket, "lake/table") == []
         assert data_keys(s3_bucket, "lake/") == there

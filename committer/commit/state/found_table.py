@@ -121,7 +121,8 @@ def existing_table(context: Context) -> Step[FoundTable]:
         raise TableNotFoundError(
             "There is no zero_rename table here.",
             key=context.root.table_key,
-            remedy="Check the root; a first write makes the table.",
+            remedy="Check the root: zero-rename maintain FOLDER lists the tables below a folder. A "
+            "first write makes the table.",
         )
     return found
 

@@ -235,10 +235,11 @@ def columns_of(
 def not_parquet(key: str, error: BaseException) -> DamagedError:
     """Build the error for a foreign file that cannot be read as Parquet."""
     return DamagedError(
-        f"The file cannot be read as Parquet: {error}. No job of this package wrote it.",
+        f"The file cannot be read as Parquet: {str(error).rstrip('.')}. No job of this package "
+        "wrote it.",
         key=key,
-        remedy="Only tables of Parquet files can be read here: remove the file if it is none; else "
-        "let its own writer make it anew.",
+        remedy="Every file below a table has to be Parquet. If this file is of another kind, move "
+        "it out of the table; if it is damaged, have its own writer write it again.",
     )
 
 

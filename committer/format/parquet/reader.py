@@ -340,7 +340,9 @@ def _naming(file: DataFile) -> Iterator[None]:
         if file.is_foreign:
             raise not_parquet(file.key, error) from error
         raise DamagedError(
-            f"The file cannot be read as Parquet: {error}.", key=file.key, remedy=_VERIFY
+            f"The file cannot be read as Parquet: {str(error).rstrip('.')}.",
+            key=file.key,
+            remedy=_VERIFY,
         ) from error
 
 
