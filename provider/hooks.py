@@ -26,16 +26,6 @@ if TYPE_CHECKING:
 
 DEFAULT_CONN_ID = "zero_rename_default"
 DEFAULT_AWS_CONN_ID = "aws_default"
-#: By the default id of a kind of connection, the options that add one, and the argument for its id.
-_HOW_TO_ADD = {
-    DEFAULT_CONN_ID: "--conn-type zero_rename --conn-extra "
-    """'{"table_root": "s3://bucket/tables", "aws_conn_id": "aws_default"}'""",
-    DEFAULT_AWS_CONN_ID: "--conn-type aws",
-}
-_NAMED_BY = {
-    DEFAULT_CONN_ID: "zero_rename_conn_id",
-    DEFAULT_AWS_CONN_ID: "aws_conn_id in the extra of the zero_rename connection",
-}
 
 
 class ZeroRenameHook(BaseHook):
@@ -386,9 +376,22 @@ def _find(conn_id: str, optional: str) -> Any:
             return None
         raise InvalidInputError(
             f"There is no Airflow connection {conn_id!r}; nothing was read or written.",
-            remedy=f"Add it: airflow connections add {conn_id} {_HOW_TO_ADD[optional]}; or name "
-            f"another one as {_NAMED_BY[optional]}.",
+            remedy=_how_to_add(conn_id, optional == DEFAULT_AWS_CONN_ID),
         ) from error
+
+
+def _how_to_add(conn_id: str, is_aws: bool) -> str:
+    """Return the remedy for a missing connection."""
+    if is_aws:
+        return (
+            f"Add it: airflow connections add {conn_id} --conn-type aws; or name another one as "
+            "aws_conn_id in the extra of the zero_rename connection."
+        )
+    extra = '{"table_root": "s3://bucket/tables", "aws_conn_id": "aws_default"}'
+    return (
+        f"Add it: airflow connections add {conn_id} --conn-type zero_rename --conn-extra "
+        f"'{extra}'; or name another one as zero_rename_conn_id."
+    )
 
 
 __all__ = ["DEFAULT_AWS_CONN_ID", "DEFAULT_CONN_ID", "ZeroRenameHook"]

@@ -386,7 +386,8 @@ def _refuse_second_writer(
             "two steps: two writers may both win. Nothing was written.",
             job=entry.job,
             remedy="Wait for that job, or recover it if it is dead (zero-rename recover "
-            f"{context.root.url} --apply); for parallel writers use "
+            f"{context.root.url} --apply), and let one job write at a time (one active run of a "
+            "DAG); for parallel writers use "
             f"{other_stores(context.facts.server)}.",
         )
 

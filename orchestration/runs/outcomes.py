@@ -296,7 +296,7 @@ def log_what_is_left(table: LoadedTable, run: LoadRun) -> None:
         return
     for job in left:
         state = f"decided ({job.decided})" if job.decided else "undecided"
-        _log.info("%s is left %s; the next attempt settles it", job.job, state)
+        _log.info("%s is left %s; the next attempt finishes or aborts it", job.job, state)
 
 
 def committed_before(table: LoadedTable, run: LoadRun) -> str:

@@ -317,6 +317,9 @@ def test_a_slip_in_a_path_is_told(table: Table) -> None:
     slip, said = f"{table.root.url}s", "There is no table, and no destination of Hadoop's"
     assert said in invoke("purge", slip).stderr
     assert said not in invoke("purge", table.root.url).stderr
+    searched = invoke("conflicts", slip)
+    assert (searched.exit_code, "Nothing was searched" in searched.stderr) == (Exit.REFUSED, True)
+    assert "zero-rename maintain FOLDER lists the tables" in searched.stderr
     maintained = invoke("maintain", table.root.url, slip)
     assert (maintained.exit_code, f"{slip}: {said}" in maintained.stderr) == (0, True)
     assert f"{slip}: {said}" in invoke("maintain", slip, "--json").stderr

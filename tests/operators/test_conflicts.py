@@ -477,7 +477,9 @@ class TestMaintenance:
         assert report["tables"][0]["conflicts"] == {}
 
     def test_what_is_no_order_is_refused_as_the_dag_is_read(self) -> None:
-        with pytest.raises(InvalidInputError, match="Invalid policy 'oldest'"):
+        with pytest.raises(
+            InvalidInputError, match=r"'oldest'.* Give report, or fail, or a policy"
+        ):
             MaintainTablesOperator(task_id="maintain", conflicts="oldest")
         with pytest.raises(InvalidInputError, match="Invalid policy 'oldest'"):
             ResolveConflictsOperator(task_id="settle", table="flights", policy="oldest")

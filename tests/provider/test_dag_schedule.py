@@ -114,6 +114,12 @@ def test_a_format_that_keeps_all_runs_apart_is_taken(
     assert shared_partition(dag(schedule, zone), made, timezone) is None
 
 
+def test_format_without_a_code_of_strftime_says_so() -> None:
+    said = shared_partition(dag("@daily"), "day=yyyy-MM-dd", "UTC")
+    assert said is not None
+    assert "has no code of strftime, such as %Y, %m or %d" in said
+
+
 def test_a_schedule_that_ends_before_two_runs_are_alike_is_taken() -> None:
     ends = datetime(2013, 12, 31, tzinfo=UTC)
     found = shared_partition(dag("@daily", end_date=ends), "month=%m/day=%d", "UTC")

@@ -47,10 +47,14 @@ def test_a_table_by_name_without_the_default_connection_says_that_it_is_missing(
 
 
 def test_named_connections_have_to_exist(connect: Connect) -> None:
-    with pytest.raises(InvalidInputError, match="no Airflow connection 'lake'"):
+    with pytest.raises(
+        InvalidInputError, match=r"no Airflow connection 'lake'.* add lake --conn-type zero_rename"
+    ):
         ZeroRenameHook("lake").table_url("s3://b/t")
     connect("lake", extra={"aws_conn_id": "missing"})
-    with pytest.raises(InvalidInputError, match="no Airflow connection 'missing'"):
+    with pytest.raises(
+        InvalidInputError, match=r"no Airflow connection 'missing'.* add missing --conn-type aws;"
+    ):
         ZeroRenameHook("lake").get_conn()
 
 

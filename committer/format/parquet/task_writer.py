@@ -15,6 +15,7 @@ from ...errors import (
     StreamError,
     TaskLateError,
     ZeroRenameError,
+    first_few,
 )
 from ..file_checks import check_options
 from ..given_rows import batches_of
@@ -260,10 +261,11 @@ class TaskWriter:
         for partition, rows in parts:
             if self._allowed is not None and partition not in self._allowed:
                 what = f"the partition {partition!r}" if self._partitioned else "the table"
-                named = ": it names none" if self._allowed == frozenset() else ""
+                named = first_few(sorted(self._allowed))
+                those = f" ({named})" if named else ": it names none"
                 raise InvalidInputError(
                     f"There are rows for {what}, which is not among the partitions that this job "
-                    f"may write{named}. Nothing of this task is visible.",
+                    f"may write{those}. Nothing of this task is visible.",
                     table=self._root.url,
                     job=self._job,
                     remedy="Filter the rows, or name that partition too.",

@@ -474,7 +474,7 @@ REFUSALS = {
     (403, "AccessDenied"): "s3:ListBucket",
     (403, "SomethingNew"): "s3:ListBucket",
     (401, "SomethingNew"): "AWS_ACCESS_KEY_ID",
-    (404, "NoSuchBucket"): "Create the bucket",
+    (404, "NoSuchBucket"): "in Airflow endpoint_url of the AWS connection",
     (400, "ExpiredToken"): "AWS_SESSION_TOKEN",
     (403, "RequestTimeTooSkewed"): "clock",
 }
