@@ -252,7 +252,7 @@ def test_failure_of_a_task_is_raised_once_the_others_have_ended(lake: Lake) -> N
         Again(url, "zr1-J", ("day=1",), task, True, 0, key)
         for task, key in zip(tasks, keys, strict=True)
     )
-    states = dict(zip(tasks, ("failed", "running"), strict=True))
+    states: dict[NamedTask, str] = dict(zip(tasks, ("failed", "running"), strict=True))
     api: Any = SimpleNamespace(state=states.__getitem__)
 
     def over() -> list[bool]:
