@@ -14,12 +14,28 @@ from ...committer.format.schema.other_formats import FORMATS, first_of_log
 from ...committer.store.requests import All, Step
 
 
-def find_delta(roots: Sequence[TableRoot]) -> Step[TableRoot | None]:
+def find_delta(roots: Sequence[TableRoot], destination: str) -> Step[TableRoot | None]:
     """Find the first of some roots that has a log of Delta Lake: one request for each.
 
+    A root around the destination counts only if the destination may be a partition of it.
+
     :param roots: all but the first are skipped where the credentials lack rights.
+    :param destination: of a job, a prefix without a slash at its end.
     """
-    first, *others = (first_of_log(root, FORMATS[0]) for root in roots)
-    asked = (first, *(unless_denied(it, None) for it in others))
-    logs = yield from All(asked)
-    return next((root for root, key in zip(roots, logs, strict=True) if key is not None), None)
+    places = [root for root in roots if _may_hold(root, destination)]
+    asked = [first_of_log(root, FORMATS[0]) for root in places]
+    asked = [
+        it if root == roots[0] else unless_denied(it, None)
+        for root, it in zip(places, asked, strict=True)
+    ]
+    logs = yield from All(tuple(asked))
+    return next((root for root, key in zip(places, logs, strict=True) if key is not None), None)
+
+
+def _may_hold(root: TableRoot, destination: str) -> bool:
+    """Return whether a destination lies in a root only as a partition of it, or around the root."""
+    above = f"{root.prefix}/"
+    if not f"{destination}/".startswith(above):
+        return True
+    below = f"{destination}/".removeprefix(above).split("/")[:-1]
+    return all("=" in name for name in below)

@@ -157,7 +157,7 @@ def _has_moved(case: Case) -> Step[bool]:
         return True
     if case.action is Action.FORWARD and case.delta is None:
         # The directory may have been adopted as a Delta table since the job was planned.
-        came = yield from find_delta(ledgers_of(case.root, job))
+        came = yield from find_delta(ledgers_of(case.root, job), job.destination)
         if came is not None:
             return True
     if job.staged is not None:

@@ -252,7 +252,7 @@ def _counted(keys: Sequence[str], reason: str) -> str:
 
 def _with_delta(case: Case) -> Step[Case]:
     """Find out whether the job's directory has become a Delta table, and which files it names."""
-    found = yield from find_delta(ledgers_of(case.root, case.job))
+    found = yield from find_delta(ledgers_of(case.root, case.job), case.job.destination)
     if found is None:
         return case
     named, keys = None, case.keys(Presence.WRITTEN, Presence.UNSURE)

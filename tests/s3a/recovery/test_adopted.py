@@ -14,6 +14,7 @@ import pytest
 from support.memory_store import MemoryDriver
 from support.s3a_jobs import JOB, ROOT, MadeFile, MagicJob, StagingJob, World, a_try
 from zero_rename.committer import Table
+from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.requests import (
     Created,
     CreateUpload,
@@ -222,3 +223,29 @@ def test_uploads_of_a_staging_job_whose_folder_is_lost_are_aborted(
     assert found.outcome is JobOutcome.ROLLED_BACK
     assert "cannot be completed into a table" in found.reason
     world.assert_clean()
+
+
+@pytest.mark.parametrize(
+    ("folder", "outcome"),
+    [
+        ("day=1", JobOutcome.ROLLED_BACK),
+        # The log of a table around it says nothing of another destination.
+        ("raw", JobOutcome.ROLLED_FORWARD),
+    ],
+)
+def test_job_of_a_folder_below_a_delta_table(
+    world: World, folder: str, outcome: JobOutcome
+) -> None:
+    older(world)
+    adopted(world)
+    dead = ParquetJob(world.store.apply, folder=folder).begin()
+    dead.task(0, partitions=("h=1", "h=2"))
+    dead.complete(dead.files[0])
+    world.clock.advance(3600)
+    place = TableRoot(ROOT.bucket, f"{ROOT.prefix}/{folder}")
+    for root, folders in ((ROOT, (folder,)), (place, ())):
+        report = dataclasses.replace(DEAD, apply=False, folders=folders)
+        (planned,) = world.driver.run(recover_jobs(root, report))
+        assert planned.outcome == f"would-{outcome.replace('ed-', '-')}".replace("rolled", "roll")
+    (done,) = world.driver.run(recover_jobs(place, DEAD))
+    assert done.outcome is outcome
