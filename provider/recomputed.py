@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.providers.common.compat.sdk import BaseOperator
@@ -59,6 +59,7 @@ class Recomputed:
     :param running: jobs that have not ended yet.
     :param layers: jobs that were run together, in order.
     :param troubles: the number of consecutive polls in which Airflow's API has failed.
+    :param refused: why the API refused to clear a task, while others of its layer are at work.
     """
 
     targets: tuple[str, ...]
@@ -66,12 +67,15 @@ class Recomputed:
     running: tuple[Again, ...] = ()
     layers: tuple[tuple[Again, ...], ...] = ()
     troubles: int = 0
+    refused: str = ""
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Recomputed:
         layers = tuple(tuple(map(Again.of, layer)) for layer in said["layers"])
         running = tuple(map(Again.of, said["running"]))
-        return cls(tuple(said["targets"]), said["until"], running, layers, said["troubles"])
+        made = cls(tuple(said["targets"]), said["until"], running, layers, said["troubles"])
+        # A task that an earlier version of this package has deferred does not say it.
+        return replace(made, refused=said.get("refused", ""))
 
     def said(self) -> dict[str, Any]:
         """Return the progress as values that JSON can represent."""

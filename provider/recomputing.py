@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from ..committer.errors import InvalidInputError, counted
 from ..orchestration.runs.reports import text_table
 from ..orchestration.runs.task_run import NamedTask
-from .airflow_api import ENDED, AirflowApi, AssetEvent, TriggeredRun
+from .airflow_api import ENDED, AirflowApi, ApiRefusedError, AssetEvent, TriggeredRun
 from .clearing import Clearing, Permit, follow, program_of
 from .hooks import ZeroRenameHook
 from .recomputed import Again, Recomputed
@@ -89,6 +89,8 @@ class Recomputing:
             progress = replace(progress, running=left)
             if left:
                 return progress, False
+        if progress.refused:
+            _fail(progress.refused.removesuffix("."))
         # Read before the plan is made: a run that is at work now may load partitions that the plan
         # still finds stale.
         started = self._started(api, progress)
@@ -104,17 +106,31 @@ class Recomputing:
                 _fail(f"Not all can be run again: {'; '.join(it.said for it in found.refused)}")
             return progress, True
         _check_moved(found, progress, self.code_versions)
-        again = tuple(
-            it
-            for instance, steps in self._due(api, found.layers[0], progress, started).items()
-            for it in self._run_again(api, steps, instance)
-        )
+        again, refused = self._all_again(api, self._due(api, found.layers[0], progress, started))
         if not again:
             return progress, False
         # While another plan has an instance, every poll finds the same layer.
         is_new = any(it.cleared for it in again) or again not in progress.layers
         layers = (*progress.layers, again) if is_new else progress.layers
-        return replace(progress, running=again, layers=layers), False
+        return replace(progress, running=again, layers=layers, refused=refused), False
+
+    def _all_again(
+        self, api: AirflowApi, due: Mapping[NamedTask, Sequence[Step]]
+    ) -> tuple[tuple[Again, ...], str]:
+        """Clear the task instances that are due. If the API refuses one, return why; those that are
+        cleared by then are waited for first, and their records are ended.
+
+        :raises ApiRefusedError: the API refused the first one.
+        """
+        again: list[Again] = []
+        for instance, steps in due.items():
+            try:
+                again += self._run_again(api, steps, instance)
+            except ApiRefusedError as error:
+                if not again:
+                    raise
+                return tuple(again), str(error)
+        return tuple(again), ""
 
     def _at_work(self, api: AirflowApi, running: Sequence[Again]) -> tuple[Again, ...]:
         """Return the jobs that have not ended; end the records of the others.

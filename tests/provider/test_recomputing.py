@@ -267,6 +267,32 @@ def test_failure_of_a_task_is_raised_once_the_others_have_ended(lake: Lake) -> N
     assert over() == [True, True]
 
 
+def test_refused_clear_is_raised_once_the_tasks_cleared_before_have_ended(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, tasks = lake.tables.url(), [NamedTask("flights", "r", it, -1) for it in ("a", "b")]
+    again = Again(url, "zr1-J", ("day=1",), tasks[0], True, 0)
+
+    def run_again(_: Any, api: Any, steps: Any, instance: NamedTask) -> list[Again]:
+        if instance == tasks[0]:
+            return [again]
+        raise airflow_api.ApiRefusedError("The API refused.")
+
+    monkeypatch.setattr(Recomputing, "_run_again", run_again)
+    monkeypatch.setattr(Recomputing, "_due", lambda *_: dict.fromkeys(tasks, ()))
+    states: dict[NamedTask, str] = {tasks[0]: "running"}
+    none: Any = {"followers": lambda _: (), "events": lambda *_, **__: ()}
+    api: Any = SimpleNamespace(state=states.__getitem__, **none)
+    engine = Recomputing(ZeroRenameHook(), "", PLANNER, 3600.0, code_versions={url: "2"})
+    progress, is_done = engine._look(api, engine.begin([f"{url}/day=1"]))
+    assert (is_done, progress.running) == (False, (again,))
+    progress, is_done = engine._look(api, Recomputed.of(progress.said()))
+    assert not is_done
+    states[tasks[0]] = "success"
+    with pytest.raises(AirflowFailException, match=r"The API refused\. Each table is whole"):
+        engine._look(api, progress)
+
+
 def test_a_server_that_is_away_for_minutes_is_waited_for(lake: Lake) -> None:
     lake.api.down = 20
     looks = []
