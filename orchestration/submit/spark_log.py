@@ -56,6 +56,16 @@ class _Reads(Enum):
     MESSAGE = auto()
 
 
+#: Classes that jobs by Hadoop's committers load before the application's own code can check them:
+#: Spark refuses the settings at its first statement.
+_CLASSES = re.compile(r"cloud\.(BindingParquetOutputCommitter|PathOutputCommitProtocol)\b")
+_WITHOUT_JARS = (
+    " Spark cannot load the classes that bind it to Hadoop's committers, so these wrote nothing. "
+    "Put spark-hadoop-cloud and hadoop-aws with its SDK on the class path of Spark (docs/s3a.md "
+    "lists the four jars), or give committer='zero_rename', which needs no jar."
+)
+
+
 class LastWords:
     """The error of an application, found in the output of spark-submit.
 
@@ -113,7 +123,8 @@ class LastWords:
             said = f"The application {ended} without a word of why."
             if self._last:
                 said += f' The last that it wrote: "{self._last[:_LONGEST]}".'
-        return escaped(f"{said} Error code is: {code}.")
+        hint = _WITHOUT_JARS if _CLASSES.search(self._error) else ""
+        return escaped(f"{said} Error code is: {code}.{hint}")
 
 
 def _named(error: str) -> str:

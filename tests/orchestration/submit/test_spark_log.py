@@ -143,3 +143,18 @@ def test_nothing_is_written() -> None:
     assert LastWords().told(1) == (
         "The application failed without a word of why. Error code is: 1."
     )
+
+
+def test_missing_classes_of_hadoops_committers_name_the_jars() -> None:
+    """Spark refuses the settings at the first statement, before save() can check the classes."""
+    error = (
+        "pyspark.errors.exceptions.captured.IllegalArgumentException: "
+        "[INVALID_CONF_VALUE.REQUIREMENT] The value "
+        "'org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter' in the config "
+        '"spark.sql.parquet.output.committer.class" is invalid. Class must be loadable\n'
+    )
+    words = LastWords()
+    list(words.noted([*OWN.splitlines()[:2], error]))
+    said = words.told(1)
+    assert "Put spark-hadoop-cloud and hadoop-aws with its SDK on the class path" in said
+    assert "committer='zero_rename'" in said
