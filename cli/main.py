@@ -409,11 +409,26 @@ def doctor(
     columns = ("problem", "about", "found", "what to do")
     print_rows(as_json, columns, rows, plain(found), "Nothing is wrong.")
     if not exists and not any(it.what == "damaged" for it in found):
-        say("There is no table here yet: only the store and the rights were checked.")
+        say(f"{_why_no_table(opened)} Only the store and the rights were checked.")
         with suppress(ZeroRenameError):  # The advice alone is missing then.
             if is_of_hadoop(table):
                 say(HADOOPS)
     look_where(found)
+
+
+def _why_no_table(opened: Table | DeltaTable) -> str:
+    """Say that there is no table at a root; name the table around it if it is a partition."""
+    # Imported on use: most commands do without it.
+    from ..committer.commit.state.context import Context
+    from ..committer.commit.state.found_table import refuse_partition_folder
+
+    try:
+        opened.run(refuse_partition_folder(Context(opened.root)))
+    except InvalidInputError as error:
+        return f"{error.message.partition(', not a table: ')[0]}: check that table."
+    except ZeroRenameError:
+        pass  # What the store refuses is among the problems.
+    return "There is no table here yet."
 
 
 arrange(app)

@@ -114,7 +114,8 @@ class ConnectionSettings:
                 raise _holds_keys(conn_id, key)
             if key not in known:
                 raise InvalidInputError(
-                    f"The connection {conn_id!r} has the unknown field {key!r}.",
+                    f"The connection {conn_id!r} has the unknown field {key!r}; nothing was read "
+                    "or written.",
                     remedy=f"It may have: {', '.join(sorted(known))}.",
                 )
         given = {key: value for key, value in extra.items() if value not in (None, "")}

@@ -325,6 +325,14 @@ def test_a_slip_in_a_path_is_told(table: Table) -> None:
     assert f"{slip}: {said}" in invoke("maintain", slip, "--json").stderr
 
 
+def test_doctor_of_a_partition_names_the_table_around_it(table: Table) -> None:
+    with table.job(DATA.schema, partition_by=["day"]) as job:
+        job.write(DATA)
+    said = invoke("doctor", f"{table.root.url}/day=1").stderr
+    assert f"day=1 is a partition of the table {table.root.url}: check that table." in said
+    assert "There is no table" not in said
+
+
 def test_table_whose_record_is_gone_is_not_called_none(table: Table, s3_bucket: Any) -> None:
     s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=table.root.table_key)
     examined = invoke("doctor", table.root.url)
