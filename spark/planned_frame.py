@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .java_classes import java_class
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -17,6 +19,6 @@ def frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
     from pyspark.sql import DataFrame
 
     java: Any = session
-    sql = java._jvm.org.apache.spark.sql
-    datasets = sql.classic.Dataset if session.version >= "4" else sql.Dataset
+    room = "org.apache.spark.sql.classic" if session.version >= "4" else "org.apache.spark.sql"
+    datasets = java_class(java._jvm, f"{room}.Dataset")
     return DataFrame(datasets.ofRows(java._jsparkSession, plan), session)

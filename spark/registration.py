@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.format.handoff import HANDOFF, OPEN_JOBS
 from .heartbeat import Heartbeat
+from .java_classes import java_class
 from .startup.preflight import check_data_source_versions, check_worker_python, warn_of_overwrites
 from .write_target import take_handoff
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("zero_rename.spark.registration")
 #: Spark's class that warns if a name is registered twice.
 _REGISTRY = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+_LOG4J = "org.apache.logging.log4j"
 #: Seconds that the cancelling may take before Spark's own handler runs.
 _PATIENCE = 10.0
 _lock = threading.Lock()
@@ -78,9 +80,9 @@ def _without_warning(context: Any) -> Iterator[None]:
     Spark may have found the data source by itself; it is replaced by the same one with heartbeats.
     """
     jvm: Any = context._jvm
-    level = jvm.org.apache.logging.log4j.Level
-    configurator = jvm.org.apache.logging.log4j.core.config.Configurator
-    before = jvm.org.apache.logging.log4j.LogManager.getLogger(_REGISTRY).getLevel()
+    level = java_class(jvm, f"{_LOG4J}.Level")
+    configurator = java_class(jvm, f"{_LOG4J}.core.config.Configurator")
+    before = java_class(jvm, f"{_LOG4J}.LogManager").getLogger(_REGISTRY).getLevel()
     configurator.setLevel(_REGISTRY, level.ERROR)
     try:
         yield
@@ -150,4 +152,5 @@ def cancel_on_interrupt(context: SparkContext) -> None:
 def _activate(spark: SparkSession) -> None:
     """Make a session the active one of this thread, since its thread in the JVM may be new."""
     jvm: Any = spark.sparkContext._jvm
-    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+    sessions = java_class(jvm, "org.apache.spark.sql.classic.SparkSession")
+    sessions.setActiveSession(spark._jsparkSession)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ..committer.errors import ZeroRenameError
 from ..committer.format.handoff import LOG_LEVEL
+from .java_classes import java_class
 from .zip_archives import spare_unchanged_archives
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def application_of(session: SparkSession) -> str | None:
         return None if found is None else _name_of("client", os.getpid(), found[1])
     jvm: Any = session.sparkContext._jvm
     try:
-        pid = int(jvm.java.lang.ProcessHandle.current().pid())
+        pid = int(java_class(jvm, "java.lang.ProcessHandle").current().pid())
     except Exception as error:
         # Platforms that share a JVM let Python call only few of its classes.
         logger.info("the application's JVM does not tell its process: %s", error)

@@ -125,15 +125,17 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "write_plan": {"hadoop"},
     },
     "spark": {
-        "startup": set(),
-        "s3a": {"options", "write_target", "job_tags", "startup", "column_names"},
+        "startup": {"java_classes"},
+        "s3a": {
+            *("options", "write_target", "job_tags", "startup", "column_names", "java_classes")
+        },
         "reading": {
             *("options", "types", "worker", "session_settings", "planned_frame", "startup", "s3a"),
-            "column_names",
+            *("column_names", "java_classes"),
         },
         "saving": {
             *("options", "types", "worker", "write_target", "job_tags", "startup", "reading"),
-            *("session_settings", "planned_frame", "column_names"),
+            *("session_settings", "planned_frame", "column_names", "java_classes"),
         },
         "changing": {
             *(
@@ -416,6 +418,18 @@ def test_environment_variables_are_named_in_one_place() -> None:
     }
     # Whoever connects to the store knows nothing of jobs and tables.
     assert named == {"committer/format/handoff.py", "committer/store/client_settings.py"}
+
+
+def test_classes_of_the_jvm_are_found_by_full_names() -> None:
+    """By ``java_class``: a chain of packages makes the JVM look through its jars."""
+    packages = {"org", "java", "scala"}
+    chains = [
+        f"{name}: {ast.unparse(node)}"
+        for name, path in own_modules().items()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in packages
+    ]
+    assert not chains
 
 
 def test_the_package_imports_neither_tests_nor_demo() -> None:

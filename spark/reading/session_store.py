@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from ...committer.format.layout import TableRoot
 from ...committer.format.records.data_file import DataFile
+from ..java_classes import java_class
 from ..s3a.session import SessionView
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _place(url: str) -> str:
 
 def _size(session: SparkSession, path: str) -> int:
     java: Any = session
-    hadoop = java._jvm.org.apache.hadoop.fs.Path(path)
+    hadoop = java_class(java._jvm, "org.apache.hadoop.fs.Path")(path)
     settings = java._jsparkSession.sessionState().newHadoopConf()
     return int(hadoop.getFileSystem(settings).getFileStatus(hadoop).getLen())
 

@@ -25,6 +25,7 @@ from ...committer.store.encryption import Algorithm, Encryption
 from ...s3a.checks import JobFacts, inspect, refuse
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL
+from ..java_classes import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,7 +118,7 @@ class SessionView:
         if self._hadoop is None:
             return None
         jvm: Any = self._session.sparkContext._jvm
-        return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(name))
+        return bool(java_class(jvm, "org.apache.spark.util.Utils").classIsLoadable(name))
 
     def missing_classes(self) -> tuple[str, ...]:
         """Return the classes that a committer needs and Spark cannot load.
@@ -137,7 +138,7 @@ class SessionView:
         if self._hadoop is None:
             return ""
         jvm: Any = self._session.sparkContext._jvm
-        return str(jvm.org.apache.hadoop.util.VersionInfo.getVersion())
+        return str(java_class(jvm, "org.apache.hadoop.util.VersionInfo").getVersion())
 
     @property
     def is_cluster(self) -> bool | None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..column_names import quoted
+from ..java_classes import java_class
 from ..planned_frame import frame_of_plan
 from ..session_settings import is_on
 
@@ -108,14 +109,14 @@ def _sized(frame: Any, size: int) -> DataFrame:
     jvm = session._jvm
     try:
         # py4j converts a small number to a java.lang.Integer, but Spark expects a Long.
-        long = jvm.java.util.stream.LongStream.of(size).boxed()
-        longs = long.collect(jvm.java.util.stream.Collectors.toList())
+        long = java_class(jvm, "java.util.stream.LongStream").of(size).boxed()
+        longs = long.collect(java_class(jvm, "java.util.stream.Collectors").toList())
         plan = frame._jdf.queryExecution().analyzed()
         sized = plan.copy(
             plan.partitionExpressions(),
             plan.child(),
             plan.optNumPartitions(),
-            jvm.PythonUtils.toSeq(longs).headOption(),
+            java_class(jvm, "org.apache.spark.api.python.PythonUtils").toSeq(longs).headOption(),
         )
         return frame_of_plan(session, sized)
     except Exception as error:

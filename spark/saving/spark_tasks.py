@@ -19,6 +19,7 @@ from ...committer.errors import TaskResultsError
 from ...committer.format.job_spec import Distribute
 from ...committer.format.records.pending_file import TaskResult
 from ...committer.format.schema.types import has_part
+from ..java_classes import java_class
 from ..job_tags import Operations
 from ..options import WriterOptions
 from .distribution import distributed
@@ -32,6 +33,7 @@ logger = logging.getLogger("zero_rename.spark.saving.spark_tasks")
 _DESCRIPTION = "spark.job.description"
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_PATTERNS = "org.apache.spark.sql.catalyst.trees.TreePattern"
 #: Settings while a frame is saved. With this number of bytes Spark does not measure batches
 #: (``BatchedPythonArrowInput.underBatchSizeLimit``). Otherwise it would add up the buffers of all
 #: columns after each row, which is two thirds of the JVM's work for a save of narrow rows. With
@@ -192,8 +194,8 @@ def _calls_python(frame: Any) -> bool:
     ``False``."""
     if not hasattr(frame, "_jdf"):
         return False
-    patterns = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     try:
+        patterns = java_class(frame.sparkSession._jvm, _PATTERNS)
         return frame._jdf.queryExecution().analyzed().containsPattern(patterns.PYTHON_UDF())
     except Exception as error:
         # None of Spark's public API: platforms with a Spark of their own may have another.

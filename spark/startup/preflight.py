@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import InvalidInputError
 from ...s3a.hadoop.settings import COMMIT_PROTOCOL_KEY, MAGIC_KEY, PATH_PROTOCOL, REJECT_KEY
+from ..java_classes import java_class
 from .installation import (
     JAVA_REMEDY,
     MIN_DATA_SOURCE,
@@ -181,7 +182,8 @@ def _jar_of(session: SparkSession, name: str) -> str | None:
     if getattr(java, "_jsparkSession", None) is None:
         return None
     try:
-        found = java._jvm.org.apache.spark.util.Utils.classForName(name, False, False)
+        classes = java_class(java._jvm, "org.apache.spark.util.Utils")
+        found = classes.classForName(name, False, False)
         place = found.getProtectionDomain().getCodeSource().getLocation().toString()
     except Exception as error:  # By py4j: a platform may let Python call few Java classes.
         logger.debug("where %s comes from cannot be seen: %s", name, error)

@@ -60,11 +60,9 @@ def session(
     if hadoop is None:
         return Session(**given)
     loads = SimpleNamespace(classIsLoadable=lambda name: name not in missing)
-    info = SimpleNamespace(VersionInfo=SimpleNamespace(getVersion=lambda: version))
-    package = SimpleNamespace(
-        spark=SimpleNamespace(util=SimpleNamespace(Utils=loads)), hadoop=SimpleNamespace(util=info)
-    )
-    jvm = SimpleNamespace(org=SimpleNamespace(apache=package))
+    info = SimpleNamespace(getVersion=lambda: version)
+    classes = {"org.apache.spark.util.Utils": loads, "org.apache.hadoop.util.VersionInfo": info}
+    jvm = SimpleNamespace(**classes)
     configuration = Hadoop(hadoop)
     context = SimpleNamespace(
         _jsc=SimpleNamespace(hadoopConfiguration=lambda: configuration),

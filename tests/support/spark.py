@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,28 @@ def settings(folder: Path) -> dict[str, str]:
     }
 
 
+@cache
+def remember_names() -> None:
+    """Ask the JVM once for each package and class by its name.
+
+    It looks for a package's name as a class in some 300 jars, behind each package that PySpark
+    imports: a thirteenth of what tests of merges take in the JVM.
+    """
+    from py4j.java_gateway import JavaPackage, JVMView
+
+    kinds: tuple[Any, ...] = (JVMView, JavaPackage)
+    for kind in kinds:
+        kind.__getattr__ = _remembering(kind.__getattr__)
+
+
+def _remembering(ask: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    def getattr_once(self: Any, name: str) -> Any:
+        found = self.__dict__[name] = ask(self, name)
+        return found
+
+    return getattr_once
+
+
 def end_of_sessions() -> None:
     """End the process's Spark and its JVM, where it has one, so that another can be started.
 
@@ -107,6 +130,7 @@ def spark(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
     from zero_rename.spark import register
 
     end_of_sessions()
+    remember_names()
     folder = tmp_path_factory.mktemp("spark")
     before = dict(os.environ)
     os.environ.update(environment(s3_server))

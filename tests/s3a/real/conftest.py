@@ -21,7 +21,7 @@ from support.hadoop_committers import (
 )
 from support.moto_server import S3Server
 from support.shared_servers import shared_server
-from support.spark import INTERPRETED, end_of_sessions
+from support.spark import INTERPRETED, end_of_sessions, remember_names
 from tools.fetch_s3a_jars import cached_jars
 
 #: Set by `make test-s3a` and `make proof`: nothing is thinned out.
@@ -99,6 +99,7 @@ def application(
     from pyspark.sql import SparkSession
 
     end_of_sessions()
+    remember_names()
     folder = tmp_path_factory.mktemp("s3a")
     jars = cached_jars()
     assert jars is not None

@@ -90,8 +90,7 @@ def test_a_session_whose_credentials_the_store_refuses():
     def refuse(path):
         raise Refused("An error occurred while calling o1.getFileSystem")
 
-    fs = SimpleNamespace(fs=SimpleNamespace(Path=refuse))
-    spark._jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=fs)))
+    spark._jvm = SimpleNamespace(**{"org.apache.hadoop.fs.Path": refuse})
     file = DataFile("t/f", "", 1, 1, "", "")
     found = session_store(spark, TableRoot("b", "t"), HERE, file)
     assert found.scheme is None
