@@ -39,12 +39,13 @@ SETTINGS = {
     "spark.executor.heartbeat.maxFailures": "1000000",
 }
 
-#: Of the shared sessions. Java code made for each plan is for many rows, and to compile it took a
-#: sixth of these tests' CPU. Programs with sessions of their own mostly have it.
+#: Java code made for each plan is for many rows, and to compile it took a sixth of the CPU of tests
+#: in shared sessions. Programs with sessions of their own mostly have it.
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 #: As users have it.
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 
@@ -55,10 +56,17 @@ def settings(folder: Path) -> dict[str, str]:
     :param folder: for whatever Spark writes.
     """
     return SETTINGS | {
-        "spark.driver.extraJavaOptions": jvm_options() + f" -Dderby.system.home={folder}",
+        _JAVA_OPTIONS: jvm_options() + f" -Dderby.system.home={folder}",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder),
     }
+
+
+def shared(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a session that many tests share: also room for what each of them leaves to be
+    collected, a tenth of the JVM's CPU."""
+    roomy = f"{given[_JAVA_OPTIONS]} -Xmn600m -XX:MetaspaceSize=256m"
+    return {**given, **INTERPRETED, _JAVA_OPTIONS: roomy}
 
 
 @cache
@@ -138,7 +146,7 @@ def spark(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
     try:
         # The JVM and all its workers keep the environment of this moment.
         builder = SparkSession.builder.master("local[2,3]").appName("tests")
-        session = builder.config(map={**settings(folder), **INTERPRETED}).getOrCreate()
+        session = builder.config(map=shared(settings(folder))).getOrCreate()
     finally:
         os.environ.clear()
         os.environ.update(before)

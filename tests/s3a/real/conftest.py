@@ -21,7 +21,7 @@ from support.hadoop_committers import (
 )
 from support.moto_server import S3Server
 from support.shared_servers import shared_server
-from support.spark import INTERPRETED, end_of_sessions, remember_names
+from support.spark import end_of_sessions, remember_names, shared
 from tools.fetch_s3a_jars import cached_jars
 
 #: Set by `make test-s3a` and `make proof`: nothing is thinned out.
@@ -108,7 +108,7 @@ def application(
     try:
         builder = SparkSession.builder.master("local[2,2]").appName("s3a")
         given = static_settings(s3a_store, jars, folder)
-        spark = builder.config(map={**given, **INTERPRETED}).getOrCreate()
+        spark = builder.config(map=shared(given)).getOrCreate()
     finally:
         os.environ.clear()
         os.environ.update(before)
