@@ -72,7 +72,8 @@ def show_restored(table: DeltaTable, found: RestoredVersion, apply: bool, as_jso
         nothing = f"{found.job} has undone it already: there is nothing to bring back."
     changes = bool(found.partitions or found.lost)
     counts = (len(found.partitions), found.returned, found.removed, len(found.lost))
-    rows = [(found.version, found.present, *counts)] if changes else []
+    source = found.version if found.version >= 0 else "no version: it was empty"
+    rows = [(source, found.present, *counts)] if changes else []
     columns = ("gets what it held at", "is at version", "partitions")
     columns = (*columns, "files that come back", "files that go", "lost")
     print_rows(as_json, columns, rows, dataclasses.asdict(found), nothing)

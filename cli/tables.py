@@ -52,7 +52,7 @@ def refuse_delta(url: str, why: str, remedy: str, client: Any = None) -> None:
 def _refuse_delta(opened: Table, why: str, remedy: str) -> None:
     if opened.run(table_kind(opened.root)) is TableKind.DELTA:
         raise TableMismatchError(
-            f"It is a Delta table: {why}. Nothing was changed.",
+            f"This is a Delta table: {why}. Nothing was changed.",
             table=opened.root.url,
             remedy=remedy,
         )
@@ -65,7 +65,7 @@ def refuse_option(opened: object, option: str, given: object, remedy: str) -> No
     """
     if given and isinstance(opened, DeltaTable):
         raise TableMismatchError(
-            f"It is a Delta table, which has no {option}. Nothing was changed.",
+            f"This is a Delta table, which has no {option}. Nothing was changed.",
             table=opened.root.url,
             remedy=remedy,
         )

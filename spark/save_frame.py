@@ -189,9 +189,9 @@ def _merged(
 
     odd = [name for name, value in given.items() if value is not None]
     if odd or not said.merge_on:
-        what = f"save() is given {odd[0]}" if odd else "Nobody says by which columns"
+        what = f"save() is given {odd[0]}" if odd else "no column to merge by is named"
         raise InvalidInputError(
-            f"{what}, and mode merge is asked for; nothing was merged.",
+            f"The mode is merge, and {what}; nothing was merged.",
             table=target.root.url,
             remedy=f"Name the key by {argument(said, 'merge_on')}; or call merge(frame, table, "
             "on=['id']).",

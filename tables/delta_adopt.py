@@ -243,8 +243,8 @@ def _refuse_table(root: TableRoot, layout: DeltaLayout) -> Step[None]:
     opened = yield from open_log(layout, LogDepth.BLIND)
     if opened.state.exists:
         raise TableMismatchError(
-            "It is a Delta table: its log names its files, so that none is to be adopted. Nothing "
-            "was changed.",
+            "This is a Delta table: its log names its files, so that none is to be adopted. "
+            "Nothing was changed.",
             table=root.url,
             remedy="Append the rows of other files by a job: save(…, layout='delta').",
         )
