@@ -419,16 +419,14 @@ def doctor(
 def _why_no_table(opened: Table | DeltaTable) -> str:
     """Say that there is no table at a root; name the table around it if it is a partition."""
     # Imported on use: most commands do without it.
-    from ..committer.commit.state.context import Context
-    from ..committer.commit.state.found_table import refuse_partition_folder
+    from ..committer.commit.state.found_table import table_around
 
-    try:
-        opened.run(refuse_partition_folder(Context(opened.root)))
-    except InvalidInputError as error:
-        return f"{error.message.partition(', not a table: ')[0]}: check that table."
-    except ZeroRenameError:
-        pass  # What the store refuses is among the problems.
-    return "There is no table here yet."
+    around = None
+    with suppress(ZeroRenameError):  # What the store refuses is among the problems.
+        around = opened.run(table_around(opened.root))
+    if around is None:
+        return "There is no table here yet."
+    return f"{opened.root.url} is a partition of the table {around[0].url}: check that table."
 
 
 arrange(app)

@@ -158,12 +158,20 @@ def refuse_partition_folder(context: Context) -> Step[None]:
     :raises InvalidInputError: it is one; says what to write instead.
     :raises TableMismatchError: it is one of another format.
     """
-    folders = _above(context.root)
-    tables = yield from All(tuple(find_table(replace(context, root=root)) for root in folders))
-    for root, found in zip(folders, tables, strict=True):
+    around = yield from table_around(context.root)
+    if around is not None:
+        raise _no_root(context.root, *around)
+    yield from refuse_other_logs(_above(context.root))
+
+
+def table_around(root: TableRoot) -> Step[tuple[TableRoot, TableRecord] | None]:
+    """Find the table of which a root is a partition's directory: its root and its record."""
+    folders = _above(root)
+    tables = yield from All(tuple(find_table(Context(it)) for it in folders))
+    for folder, found in zip(folders, tables, strict=True):
         if found is not None and found.counts:
-            raise _no_root(context.root, root, found.record)
-    yield from refuse_other_logs(folders)
+            return folder, found.record
+    return None
 
 
 def refuse_below_swept(root: TableRoot) -> Step[None]:
