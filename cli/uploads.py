@@ -224,7 +224,7 @@ class _UploadPrinter:
         clean."""
         count = self.counts.total()
         if not count and not self.as_json:
-            typer.echo("No such upload is under way there.")
+            typer.echo("No unfinished upload was found there.")
             return
         told = ", ".join(f"{number:,} {action}" for action, number in sorted(self.counts.items()))
         cost = ""

@@ -201,7 +201,7 @@ class TestCommands:
         (entry,) = lines("abort", url, "--older-than", "0", "--apply")
         assert entry["action"] == "aborted"
         assert moto.uploads() == []
-        assert invoke("uploads", "list", url).stdout == "No such upload is under way there.\n"
+        assert invoke("uploads", "list", url).stdout == "No unfinished upload was found there.\n"
 
     @pytest.mark.parametrize(("count", "code"), [("2", 0), ("3", 1)])
     def test_they_are_counted(self, moto: Place, count: str, code: int) -> None:
