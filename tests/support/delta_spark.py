@@ -13,7 +13,7 @@ from support.delta_settings import delta_settings
 from support.engine_process import EngineProcess, engine_process
 from support.moto_server import S3Server
 from support.older_python import older_python
-from support.spark import SETTINGS, environment
+from support.spark import ROOMY, SETTINGS, environment
 from tools.environments import SPARK_4_1
 from tools.fetch_lake_jars import delta_folder
 from tools.s3_servers import in_ci
@@ -63,7 +63,7 @@ def delta_spark(
     given = {
         **SETTINGS,
         **_SMALL,
-        "spark.driver.extraJavaOptions": f"{jvm_options()} -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f"{jvm_options()} {ROOMY} -Dderby.system.home={folder}",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder),
         **delta_settings(server.endpoint, jars),

@@ -46,6 +46,8 @@ INTERPRETED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+#: Of a JVM with many tests: room for what each of them leaves to be collected, a tenth of its CPU.
+ROOMY = "-Xmn600m -XX:MetaspaceSize=256m"
 #: As users have it.
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 
@@ -63,10 +65,8 @@ def settings(folder: Path) -> dict[str, str]:
 
 
 def shared(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a session that many tests share: also room for what each of them leaves to be
-    collected, a tenth of the JVM's CPU."""
-    roomy = f"{given[_JAVA_OPTIONS]} -Xmn600m -XX:MetaspaceSize=256m"
-    return {**given, **INTERPRETED, _JAVA_OPTIONS: roomy}
+    """The settings of a session that many tests share."""
+    return {**given, **INTERPRETED, _JAVA_OPTIONS: f"{given[_JAVA_OPTIONS]} {ROOMY}"}
 
 
 @cache
