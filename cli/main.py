@@ -417,7 +417,7 @@ def doctor(
 
 
 def _why_no_table(opened: Table | DeltaTable) -> str:
-    """Say that there is no table at a root; name the table around it if it is a partition."""
+    """Explain why a root holds no table; if it is a partition, name the table around it."""
     # Imported on use: most commands do without it.
     from ..committer.commit.state.found_table import table_around
 

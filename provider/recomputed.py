@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.providers.common.compat.sdk import BaseOperator
@@ -73,9 +73,10 @@ class Recomputed:
     def of(cls, said: Mapping[str, Any]) -> Recomputed:
         layers = tuple(tuple(map(Again.of, layer)) for layer in said["layers"])
         running = tuple(map(Again.of, said["running"]))
-        made = cls(tuple(said["targets"]), said["until"], running, layers, said["troubles"])
         # A task that an earlier version of this package has deferred does not say it.
-        return replace(made, refused=said.get("refused", ""))
+        refused = said.get("refused", "")
+        targets, until, troubles = tuple(said["targets"]), said["until"], said["troubles"]
+        return cls(targets, until, running, layers, troubles, refused)
 
     def said(self) -> dict[str, Any]:
         """Return the progress as values that JSON can represent."""

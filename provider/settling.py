@@ -338,15 +338,7 @@ class _OfThisPackage:
         return Permit(it.first.table, it.first.run, _seen(it), is_whole, settles)
 
     def judged(self, it: SettlingRun) -> Sequence[RerunOutcome]:
-        from ..orchestration.runs.outcomes import why_not_settled
-
-        found = self.table.settled(_seen(it))
-        made = []
-        for one in it.orders:
-            here = found[one.partition]
-            why = why_not_settled(here, one.run, one.losers, one.version)
-            made.append(RerunOutcome(one, None if why else here.job, why))
-        return made
+        return _judged(self.table, it, _seen(it))
 
 
 @dataclass(frozen=True)
@@ -362,11 +354,9 @@ class _OfS3A:
         return plans_root(self.table.root)
 
     def permit(self, it: SettlingRun) -> Permit:
-        from ..orchestration.s3a.settling import last_load, no_attempt, planned_loads
+        from ..orchestration.s3a.settling import load_to_repeat, planned_loads
 
-        winner = last_load(self.table, it.first.run)
-        if winner is None:
-            raise no_attempt(it.first.run)
+        winner = load_to_repeat(self.table, it.first.run)
         losers = {loser for one in it.orders for loser in one.losers}
         loads = planned_loads(self.table, winner, it.partitions, losers)
         settles = {one.partition: one.settling for one in it.orders}
@@ -402,15 +392,26 @@ class _OfAdopted:
 
     def judged(self, it: SettlingRun) -> Sequence[RerunOutcome]:
         from ..maintenance.conflicts import ADOPTION
-        from ..orchestration.runs.outcomes import why_not_settled
 
-        found = self.table.settled(dict.fromkeys(it.partitions, ADOPTION))
-        made = []
-        for one in it.orders:
-            here = found[one.partition]
-            why = why_not_settled(here, one.run, one.losers, ADOPTION)
-            made.append(RerunOutcome(one, None if why else here.job, why))
-        return made
+        return _judged(self.table, it, dict.fromkeys(it.partitions, ADOPTION))
+
+
+def _judged(
+    table: Table | DeltaTable, it: SettlingRun, versions: Mapping[str, int]
+) -> list[RerunOutcome]:
+    """Return the outcome of each order of a run, by the table's own record.
+
+    :param versions: of the partitions, before the run.
+    """
+    from ..orchestration.runs.outcomes import why_not_settled
+
+    found = table.settled(versions)
+    made = []
+    for one in it.orders:
+        here = found[one.partition]
+        why = why_not_settled(here, one.run, one.losers, versions[one.partition])
+        made.append(RerunOutcome(one, None if why else here.job, why))
+    return made
 
 
 _NOT_LOADED = (

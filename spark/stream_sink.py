@@ -303,6 +303,7 @@ class MicroBatches:
         given = {**self.options, "idempotencyKey": key, "onRepeat": "skip"}
         if series := _with_plan(self.series, plan):
             given["series"] = series
+        is_first, self._has_run = not self._has_run, True
         try:
             done = self._write(batch, given)
         except SupersededRunError as error:
@@ -311,8 +312,6 @@ class MicroBatches:
             # Like a task that is skipped. The batch is done: another run would leave it out again.
             logger.warning("batch %d of the query %s is left out: %s", number, self._query, error)
             return
-        finally:
-            is_first, self._has_run = not self._has_run, True
         if done is not None and done.repeated:
             if not is_first:
                 raise self._beside_another(number, done.job)

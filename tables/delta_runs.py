@@ -245,9 +245,9 @@ def owner_in_report(layout: LogLayout, run: str, version: int) -> Step[Owner | N
     :return: ``None``: the report does not have it.
     """
     found = yield from Get(JobFiles(layout.control).run(run))
-    told = owner_of_report(found.body, version) if isinstance(found, Found) else None
+    owner = owner_of_report(found.body, version) if isinstance(found, Found) else None
     try:
-        return None if told is None else from_members(Owner, dict(told))
+        return None if owner is None else from_members(Owner, dict(owner))
     except Unfit:
         return None  # Perhaps written by a later version, which records more.
 

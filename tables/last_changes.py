@@ -145,6 +145,7 @@ def last_changes(
     versions = since.entries(listed)
     wanted = versions[:_MOST] if since.is_any else versions
     found: dict[str, LastChange] = {}
+    enough = min(len(set(partitions)), 1) if newest else len(set(partitions))
     if len(known) > _KEPT:
         known.clear()
     for start in range(0, len(wanted), _AT_ONCE):
@@ -159,9 +160,9 @@ def last_changes(
             for name in _changed(named, entry).intersection(partitions).difference(found):
                 done = committed(root, named, entry)
                 found[name] = LastChange(entry.version, entry.written_at, done)
-            if newest and found:
+            if len(found) >= enough:
                 break
-        if len(found) == len(set(partitions)) or (newest and found):
+        if len(found) >= enough:
             break
     return LastChanges(found, since.may_have_lost(listed) or len(wanted) < len(versions))
 

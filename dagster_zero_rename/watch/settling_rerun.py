@@ -28,8 +28,7 @@ from zero_rename.committer.format.settling import SettledRuns, Settling
 from zero_rename.maintenance.conflicts import ChosenRun
 from zero_rename.orchestration.runs.outcomes import makes_no_other, why_not_settled
 from zero_rename.orchestration.s3a.settling import (
-    last_load,
-    no_attempt,
+    load_to_repeat,
     plan_since_adoption,
     planned_loads,
     plans_root,
@@ -81,9 +80,7 @@ class SettlingRerun:
             # The run loads again by a job of the Delta table that the directory has become.
             plan = plan_since_adoption(table, delta, key, contested)
             return SettlingRerun(table, tuple(chosen), plan.versions, plan.is_whole)
-        winner = last_load(table, key)
-        if winner is None:
-            raise no_attempt(key)
+        winner = load_to_repeat(table, key)
         losers = {loser for it in chosen for loser in it.settlement.losers}
         return SettlingRerun(table, tuple(chosen), planned_loads(table, winner, contested, losers))
 

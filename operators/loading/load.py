@@ -518,14 +518,9 @@ class LoadOperator(TaskArguments, BaseOperator):
             # Imported on use: processes that only parse DAG files need not load it.
             from ...tables import DeltaTable
 
-            owner = None
-            if isinstance(table, DeltaTable):
-                owner = table.owner_of_key(run.idempotency_key)
-            on_repeat = (
-                run.on_repeat_of_unknown(self.on_repeat)
-                if owner is None
-                else run.on_repeat(self.on_repeat, owner)
-            )
+            is_delta = isinstance(table, DeltaTable)
+            owner = table.owner_of_key(run.idempotency_key) if is_delta else None
+            on_repeat = run.on_repeat_of_cleaned(self.on_repeat, owner)
             if on_repeat == "skip":
                 self.log.info(
                     "Not submitted: this run has committed before. What it loaded is not known: "

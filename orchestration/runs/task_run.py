@@ -153,15 +153,17 @@ class TaskRun:
             return "skip" if self.first_try == 1 and not self.is_first else "replace_own"
         return "skip" if self.retries(committed_by) else "replace_own"
 
-    def on_repeat_of_unknown(self, asked: str) -> str:
-        """Return what to do if this run has committed before, by a job whose owner is not known.
+    def on_repeat_of_cleaned(self, asked: str, committed_by: Owner | None) -> str:
+        """Return what to do if this run has committed before, by a job whose entry was cleaned.
 
-        As :meth:`on_repeat`, but ``auto`` becomes ``replace_own`` for the first attempt: the commit
-        is of a deleted run with the same id.
+        As :meth:`on_repeat`, but if the owner is not known, ``auto`` becomes ``replace_own`` for
+        the first attempt: the commit is of a deleted run with the same id.
 
         :param asked: one of :data:`ON_REPEAT`.
         """
-        return "replace_own" if asked == "auto" and self.is_first else self.on_repeat(asked)
+        if committed_by is None and asked == "auto" and self.is_first:
+            return "replace_own"
+        return self.on_repeat(asked, committed_by)
 
     def handoff(self) -> Handoff:
         """Return the hand-off for the application: the job's idempotency key and owner."""

@@ -77,6 +77,22 @@ def last_load(table: Table, idempotency_key: str) -> TryRecord | None:
     return done[-1] if done else tries[-1].record if tries else None
 
 
+def load_to_repeat(table: Table, idempotency_key: str) -> TryRecord:
+    """Return the last load of a run that is to load again, as :func:`last_load`.
+
+    :raises InvalidInputError: no attempt of the run is on record any more.
+    """
+    found = last_load(table, idempotency_key)
+    if found is None:
+        raise InvalidInputError(
+            f"No attempt of the run {idempotency_key} is on record any more. Nothing was loaded "
+            "again.",
+            remedy="Run it again by hand (clear its task, materialise its asset), with "
+            "on_conflict='last_wins'.",
+        )
+    return found
+
+
 def planned_loads(
     table: Table, winner: TryRecord, contested: Collection[str], losers: Collection[str]
 ) -> dict[str, int]:
@@ -149,9 +165,7 @@ def plan_since_adoption(
     # Imported on use: processes that only parse DAG files need not load it.
     from ...maintenance.conflicts import ADOPTION
 
-    winner = last_load(table, idempotency_key)
-    if winner is None:
-        raise no_attempt(idempotency_key)
+    winner = load_to_repeat(table, idempotency_key)
     _refuse_additions(winner)
     found = delta.settled(dict.fromkeys(contested, ADOPTION))
     if moved := sorted(name for name, it in found.items() if it.version != ADOPTION):
@@ -166,15 +180,6 @@ def plan_since_adoption(
         bool(winner.partitions) and {*winner.partitions} <= {*contested}
     )
     return AdoptedPlan(dict.fromkeys(contested, ADOPTION), is_whole)
-
-
-def no_attempt(idempotency_key: str) -> InvalidInputError:
-    """Build the error for a run of which no attempt is on record any more."""
-    return InvalidInputError(
-        f"No attempt of the run {idempotency_key} is on record any more. Nothing was loaded again.",
-        remedy="Run it again by hand (clear its task, materialise its asset), with "
-        "on_conflict='last_wins'.",
-    )
 
 
 def _refuse_doubtful(loads: Loads) -> None:

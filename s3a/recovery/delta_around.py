@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...committer.commit.state.tolerance import unless_denied
 from ...committer.format.layout import TableRoot
-from ...committer.format.schema.other_formats import FORMATS, first_of_log
+from ...committer.format.schema.other_formats import DELTA_LAKE, first_of_log
 from ...committer.store.requests import All, Step
 
 
@@ -23,7 +23,7 @@ def find_delta(roots: Sequence[TableRoot], destination: str) -> Step[TableRoot |
     :param destination: of a job, a prefix without a slash at its end.
     """
     places = [root for root in roots if _may_hold(root, destination)]
-    asked = [first_of_log(root, FORMATS[0]) for root in places]
+    asked = [first_of_log(root, DELTA_LAKE) for root in places]
     asked = [
         it if root == roots[0] else unless_denied(it, None)
         for root, it in zip(places, asked, strict=True)

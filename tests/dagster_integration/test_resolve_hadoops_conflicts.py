@@ -14,7 +14,7 @@ from dagster_zero_rename.spark.spark_load import SparkLoad
 from support import s3a_stand_in
 from support.dagster_daemon import evaluated, executed
 from support.dagster_loads import days
-from support.fake_spark import WRITES
+from support.fake_spark import WRITES_DELTA
 from support.waiting import until
 from zero_rename import Table
 from zero_rename.committer import Owner
@@ -26,9 +26,6 @@ from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
 from zero_rename.tables import DeltaTable
 
-LOADS_DELTA = WRITES.replace("committer.Table(url)", "DeltaTable(url)").replace(
-    "from zero_rename import committer", "from zero_rename.tables import DeltaTable"
-)
 pytestmark = pytest.mark.memory_s3
 
 DAYS = dg.StaticPartitionsDefinition(["1", "2", "3"])
@@ -111,7 +108,7 @@ class Lake:
                 if self.meanwhile:
                     self.meanwhile.pop(0)()
                 if self.layout == "delta":
-                    exec(LOADS_DELTA, {"__name__": "__main__"})
+                    exec(WRITES_DELTA, {"__name__": "__main__"})
                 else:
                     s3a_stand_in.main()
         return made.result()

@@ -125,7 +125,7 @@ def test_cleared_task_whose_entry_was_cleaned_is_refused_though_its_retries_were
 def test_report_of_a_run_without_an_owner_counts_as_before(
     tables: Tables, delta: DeltaTable, spark: FakeSpark
 ) -> None:
-    """As earlier versions wrote it, and as it is written again from the log."""
+    """Earlier versions wrote such reports, and so does a repair from the log."""
     run(load(tables))
     run(load(tables), run_id="next")
     clean(delta)

@@ -13,7 +13,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from support.airflow import Tables, task_context
-from support.fake_spark import WRITES, FakeSpark
+from support.fake_spark import WRITES_DELTA, FakeSpark
 from support.memory_s3 import let_pass
 from support.s3a_jobs import a_try
 from support.s3a_loads import EARLIER, LATER, MEETS, operator
@@ -40,10 +40,6 @@ BETWEEN = EARLIER + (LATER - EARLIER) / 2
 CLEARED: dict[str, Any] = {"try_number": 2, "max_tries": 1, "clear_number": 1}
 NEWEST: dict[str, Any] = {"on_conflict": "newest_run"}
 SKIP: dict[str, Any] = {**NEWEST, "on_superseded": "skip"}
-#: Loads the day into a Delta table.
-LOADS_DELTA = WRITES.replace("committer.Table(url)", "DeltaTable(url)").replace(
-    "from zero_rename import committer", "from zero_rename.tables import DeltaTable"
-)
 WINNER, LOSER = "flights/winner/load", "flights/loser/load"
 
 
@@ -367,7 +363,7 @@ class TestByTheResolver:
     ) -> None:
         delta = ZeroRenameHook().get_delta_table(loaded.url())
         delta.adopt(apply=True)
-        spark.runs(LOADS_DELTA)
+        spark.runs(WRITES_DELTA)
         native: dict[str, Any] = {"committer": "zero_rename", "layout": "delta"}
         reports = []
 

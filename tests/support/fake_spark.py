@@ -74,6 +74,10 @@ print("wrote", job.committed.job)
 """
 #: Ends well without writing anything.
 IDLE = "print('nothing to do')\n"
+#: The same into a Delta table.
+WRITES_DELTA = WRITES.replace("committer.Table(url)", "DeltaTable(url)").replace(
+    "from zero_rename import committer", "from zero_rename.tables import DeltaTable"
+)
 #: Writes, and fails afterwards.
 FAILS_AFTERWARDS = WRITES + "\nraise SystemExit(3)\n"
 #: Fails before anything.

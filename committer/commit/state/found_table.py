@@ -165,7 +165,7 @@ def refuse_partition_folder(context: Context) -> Step[None]:
 
 
 def table_around(root: TableRoot) -> Step[tuple[TableRoot, TableRecord] | None]:
-    """Find the table of which a root is a partition's directory: its root and its record."""
+    """Find the table that has a root as a partition's directory; return its root and record."""
     folders = _above(root)
     tables = yield from All(tuple(find_table(Context(it)) for it in folders))
     for folder, found in zip(folders, tables, strict=True):

@@ -48,16 +48,17 @@ class OtherFormat:
 
 
 _ANY = r"."
+DELTA_LAKE = OtherFormat(
+    DELTA,
+    DELTA_LOG,
+    _ANY,
+    "zero_rename.spark.load(…), or zero_rename.tables.DeltaTable(…).scan()",
+    sweep="VACUUM",
+)
 #: The first format that fits counts: a Delta table that Iceberg's readers can also read has both
 #: logs.
 FORMATS = (
-    OtherFormat(
-        DELTA,
-        DELTA_LOG,
-        _ANY,
-        "zero_rename.spark.load(…), or zero_rename.tables.DeltaTable(…).scan()",
-        sweep="VACUUM",
-    ),
+    DELTA_LAKE,
     OtherFormat("Apache Hudi", ".hoodie", _ANY, "spark.read.format('hudi')"),
     OtherFormat(
         "Apache Iceberg",
@@ -137,7 +138,7 @@ def first_of_log(folder: TableRoot, its: OtherFormat) -> Step[str | None]:
 
 def delta_error(root: TableRoot, key: str) -> OtherFormatError:
     """Build the error for a Delta table where a table of directories was expected."""
-    return _belongs_to(root, FORMATS[0], key)
+    return _belongs_to(root, DELTA_LAKE, key)
 
 
 def _belongs_to(root: TableRoot, its: OtherFormat, key: str) -> OtherFormatError:
