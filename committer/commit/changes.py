@@ -110,6 +110,8 @@ def _change(
         settles=target.partition in opened.settles,
         other_rows=bool(merged) and opened.spec.other_rows,
     )
+    if state is not None and change.leaves_rows:
+        change = replace(change, former_job=state.head.last_job)
     # A cleared run that only removes its own files from a partition may find files of others.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
     if state is not None and target.drops:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..commit.state.context import Context
@@ -12,6 +12,7 @@ from ..commit.state.open_jobs import read_open
 from ..commit.state.partition_files import files_of_head
 from ..format.records.data_file import DataFile, rows_of
 from ..format.records.head import PartitionHead, Slot
+from ..format.records.partition_decision import PartitionDecision
 from ..store.requests import All, Step
 
 
@@ -104,17 +105,37 @@ def _partition_state(context: Context, partition: str) -> Step[PartitionState | 
 def _last_commit(
     context: Context, head: PartitionHead, last: Decided | None, files: Iterable[DataFile]
 ) -> Step[LastCommit]:
-    """Find the job that changed a partition's rows last.
-
-    If the job that moved the head last left the rows as they were, a request is sent for each job
-    whose rows are there.
+    """Find the job that changed a partition's rows last: a request for each later job.
 
     :param last: the decision of the job that moved the head last; ``None``: it has been removed.
     :param files: of the partition.
     """
-    moved = LastCommit(head.last_job, head.version, None if last is None else last.date)
-    if last is None or any(not it.leaves_rows for it in last.changes.get(head.name, ())):
-        return moved
+    job, version = head.last_job, head.version
+    while last is not None and (changes := _that_leave_rows(last, head.name)):
+        if (former := changes[0].former_job) is None:
+            return (yield from _last_commit_by_files(context, head, last, files))
+        job, version = former, changes[0].base_version
+        last = yield from read_decision(context, former)
+    return LastCommit(job, version, None if last is None else last.date)
+
+
+def _that_leave_rows(decided: Decided, partition: str) -> Sequence[PartitionDecision]:
+    """Return the changes of a partition by a job that left its rows as they were; of any other job,
+    none."""
+    changes = decided.changes.get(partition, ())
+    return changes if all(it.leaves_rows for it in changes) else ()
+
+
+def _last_commit_by_files(
+    context: Context, head: PartitionHead, last: Decided, files: Iterable[DataFile]
+) -> Step[LastCommit]:
+    """Find the job that changed a partition's rows last, among those whose rows are there.
+
+    Compactions of earlier versions of this package do not name the job before them. A request for
+    each job whose rows are there.
+
+    :param last: the decision of such a compaction.
+    """
     asked, found = {last.decision.job}, list[LastCommit]()
     wanted = {file.job for file in files} | _rewritten(last, head.name)
     while new := sorted(job for job in wanted - asked if job):

@@ -125,6 +125,29 @@ class TestPartitions:
         assert tables.table().gc(older_than=0, apply=True).left == 0
         assert ask(tables, 1, newer_than_version=version).state == READY
 
+    def test_change_of_rows_that_was_compacted_since_is_a_commit_after_a_watermark(
+        self, tables: Tables
+    ) -> None:
+        """By a choice of rows, and by a cleared run that takes its own rows out."""
+        for run in (None, None, "run"):
+            last = tables.load(1, idempotency_key=run)
+
+        def compacted(job: str, *sorts: list[str]) -> int:
+            for sort_by in sorts:
+                tables.table().compact(["day=1"], sort_by=sort_by, apply=True)
+            (found,) = report(ask(tables, 1))["partitions"]
+            assert found["job"] == job
+            let_pass(2)  # Dates in listings have no fractions of a second.
+            assert tables.table().gc(older_than=0, apply=True).condensed
+            assert report(ask(tables, 1))["partitions"] == [found]
+            return found["version"]
+
+        cleared = tables.load(2, idempotency_key="run", on_repeat="replace_own")
+        assert compacted(cleared.job, [], ["flight"]) == last.partitions[0].version + 1
+        added = tables.load(1)
+        chosen = tables.table().keep_rows("day=1", undo=added.job, apply=True).job
+        assert compacted(chosen, ["flight"]) == added.partitions[0].version + 1
+
     def test_what_each_holds(self, tables: Tables) -> None:
         """Of all its jobs, not of the last one."""
         tables.load(1, 2, rows=2)

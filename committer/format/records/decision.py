@@ -55,6 +55,8 @@ class CondensedDecision:
     :param settles: the partitions over which the job settled a conflict of runs.
     :param other_rows: the partitions in which the rows that were written again are others than
         before.
+    :param former_jobs: by partition whose rows the job left as they were: the job that had moved it
+        before.
     :param inputs: as in the decision, as long as rows of the job may be there.
     """
 
@@ -77,6 +79,7 @@ class CondensedDecision:
     ranks: Ranks = None
     settles: Annotated[tuple[str, ...], LEFT_OUT] = ()
     other_rows: Annotated[tuple[str, ...], LEFT_OUT] = ()
+    former_jobs: Annotated[Mapping[str, JobId] | None, LEFT_OUT] = None
 
     @staticmethod
     def of(decision: Decision, at: float) -> CondensedDecision:
@@ -101,13 +104,14 @@ class CondensedDecision:
             ranks=_ranks_of(partitions) if keeps_owner else None,
             settles=tuple(it.partition for it in partitions if it.settles),
             other_rows=tuple(it.partition for it in partitions if it.other_rows),
+            former_jobs={it.partition: it.former_job for it in partitions if it.former_job} or None,
             **{name: getattr(decision, name) for name in _KEPT},
         )
 
     @property
     def partitions(self) -> tuple[PartitionDecision, ...]:
         dropped, merged = self.dropped or {}, self.merged or {}
-        row_changes = self.row_changes or {}
+        row_changes, former_jobs = self.row_changes or {}, self.former_jobs or {}
         return tuple(
             PartitionDecision(
                 name,
@@ -120,6 +124,7 @@ class CondensedDecision:
                 rank=None if self.ranks is None else self.ranks.rank(name),
                 settles=name in self.settles,
                 other_rows=name in self.other_rows,
+                former_job=former_jobs.get(name),
             )
             for name, (version, *sums, replace) in self.changes.items()
         )

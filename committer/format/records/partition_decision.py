@@ -7,7 +7,7 @@ from typing import Annotated
 
 from ..row_changes import RowChanges
 from ..run_rank import RunRank
-from .marks import LEFT_OUT, Count, at_least
+from .marks import LEFT_OUT, Count, JobId, at_least
 from .partition_ranks import NO_RANKS, PartitionRanks, Rank
 from .pending_file import PendingFile
 
@@ -52,6 +52,8 @@ class PartitionDecision:
         the rows of several.
     :param merged: jobs whose rows are in ``files``, written again together with those of others.
     :param other_rows: these are others than the partition showed before: a choice among them.
+    :param former_job: the job that had moved the partition before one that left its rows as they
+        were. Earlier versions of this package do not record it.
     :param row_changes: numbers of changed rows, if the job computed the partition's rows from those
         that were there.
     :param lost: files of the decision whose loss was accepted; no process looks for them.
@@ -80,6 +82,7 @@ class PartitionDecision:
     opened_version: Annotated[Count | None, LEFT_OUT] = None
     settles: Annotated[bool, LEFT_OUT] = False
     other_rows: Annotated[bool, LEFT_OUT] = False
+    former_job: Annotated[JobId | None, LEFT_OUT] = None
 
     @property
     def run_rank(self) -> RunRank | None:
