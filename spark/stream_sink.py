@@ -14,9 +14,9 @@ and that number. A job that has committed under this key is finished if needed, 
 
 The batch of a number may come with other rows: the checkpoint was put back, or another query goes
 by a copy of it. Then Spark has planned the batch anew. So each job records what Spark had noted of
-its batch, and a batch that was planned anew is refused. So is a batch that is committed already and
-is not the first one since the query's start: another query is at work with the checkpoint itself,
-which not every file system prevents.
+its batch, and a batch that was planned anew is refused. So is a batch that is committed already,
+unless it is the first one since the query's start and was planned before: another query is at work
+with the checkpoint itself, which not every file system prevents.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .save_frame import save
 from .write_target import WriteTarget, require_spark_frame, resolve, take_handoff
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 logger = logging.getLogger("zero_rename.spark.stream_sink")
@@ -163,6 +163,7 @@ def stream(
         None if layout is None else target.layout.value,
         handoff.encode(),
         read.series,
+        last_planned(frame.sparkSession, checkpoint),
     )
     writer = frame.writeStream.foreachBatch(batches).outputMode(output_mode)
     writer = writer.option("checkpointLocation", checkpoint)
@@ -280,6 +281,7 @@ class MicroBatches:
 
     :param told: variables of the application's submitter, which a Connect server does not have.
     :param series: of the task that submitted the application (:attr:`.Owner.series`).
+    :param planned: the number of the last batch that was planned before this query started.
     """
 
     table: str
@@ -291,6 +293,7 @@ class MicroBatches:
     layout: str | None = None
     told: dict[str, str] = field(default_factory=dict)
     series: str | None = None
+    planned: int = -1
     _query: str | None = None
     _has_run: bool = False
 
@@ -313,10 +316,11 @@ class MicroBatches:
             logger.warning("batch %d of the query %s is left out: %s", number, self._query, error)
             return
         if done is not None and done.repeated:
-            if not is_first:
+            if is_first:
+                self._refuse_rewound(number)
+                self._refuse_planned_anew(number, plan, done.job)
+            if not is_first or number != self.planned:
                 raise self._beside_another(number, done.job)
-            self._refuse_rewound(number)
-            self._refuse_planned_anew(number, plan, done.job)
         logger.info("%s holds batch %d of the query %s", self.table, number, self._query)
 
     def _key(self, number: int) -> str:
@@ -364,8 +368,9 @@ class MicroBatches:
     def _beside_another(self, number: int, job: str) -> InvalidInputError:
         """Build the error for a batch that another query has committed meanwhile.
 
-        Spark repeats only the first batch after a start, so it is not one of this query's own. Not
-        every file system keeps a second query from the checkpoint.
+        Spark repeats only the first batch after a start, and only one that was planned before. So
+        it is not one of this query's own. Not every file system keeps a second query from the
+        checkpoint.
         """
         return InvalidInputError(
             f"The table holds batch {number} of the query {self._query} already, by job {job}, and "
@@ -415,6 +420,20 @@ def query_id(batch: DataFrame, checkpoint: str) -> str:
     reader = batch.sparkSession.read.option(_GLOBS, "false")
     rows = reader.text(f"{checkpoint.rstrip('/')}/metadata").collect()
     return json.loads(rows[0][0])["id"]
+
+
+def last_planned(spark: SparkSession, checkpoint: str) -> int:
+    """Return the number of the last batch that Spark has planned, by the checkpoint; -1 if none."""
+    # Imported on use: processes that only parse DAG files need not load it.
+    from pyspark.errors import AnalysisException
+
+    reader = spark.read.option(_GLOBS, "false")
+    try:
+        files = reader.text(f"{checkpoint.rstrip('/')}/offsets").inputFiles()
+    except AnalysisException:  # There is no such folder.
+        return -1
+    names = (file.rpartition("/")[2] for file in files)
+    return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 def plan_of(batch: DataFrame, checkpoint: str, number: int) -> str | None:

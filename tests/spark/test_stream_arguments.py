@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -20,13 +20,17 @@ class Started(BaseException):
     """The query was to be started."""
 
 
-class Frame:
-    isStreaming = True
-    sparkSession = SimpleNamespace(conf=dict[str, str]())
+class Session:
+    conf: ClassVar[dict[str, str]] = {}
 
     @property
-    def writeStream(self) -> Any:
+    def read(self) -> Any:
         raise Started
+
+
+class Frame:
+    isStreaming = True
+    sparkSession = Session()
 
 
 def started(**given: Any) -> None:
@@ -167,17 +171,23 @@ def test_second_query_that_is_at_work_with_one_checkpoint_is_ended(
     monkeypatch.setattr(stream_sink, "query_id", lambda *_: "q")
     monkeypatch.setattr(stream_sink, "plan_of", lambda *_: "stream-plan-0")
     monkeypatch.setattr(stream_sink, "save", saved)
-    first, second = (
-        MicroBatches(url, "s3a://bucket/checkpoint", (), Mode.APPEND) for _ in range(2)
-    )
+
+    def started(planned: int) -> MicroBatches:
+        """A query whose checkpoint had plans up to this batch when it started."""
+        return MicroBatches(url, "s3a://bucket/checkpoint", (), Mode.APPEND, planned=planned)
+
+    first, second = started(-1), started(0)
     batch: Any = SimpleNamespace(_jdf=None)
     first(batch, 0)
     second(batch, 0)  # As after a restart.
     second(batch, 1)
     with pytest.raises(InvalidInputError, match="another query is at work with the checkpoint"):
         first(batch, 1)
+    third = started(1)  # It plans batch 2 itself, and reads the plan that the second one left.
     second(batch, 2)
-    restarted = MicroBatches(url, "s3a://bucket/checkpoint", (), Mode.APPEND)
+    with pytest.raises(InvalidInputError, match="another query is at work with the checkpoint"):
+        third(batch, 2)
+    restarted = started(2)
     restarted(batch, 2)
     restarted(batch, 3)
     assert kind(url).scan().count() == 4

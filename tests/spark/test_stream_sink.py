@@ -153,6 +153,15 @@ def test_stream_into_a_delta_table_commits_each_batch_once(
     assert table.open_jobs() == []
 
 
+def test_last_planned_batch_is_found_in_the_checkpoint(
+    spark: Any, source: Path, url: str, tmp_path: Path
+) -> None:
+    checkpoint = str(tmp_path / "checkpoint[1]")
+    assert stream_sink.last_planned(spark, checkpoint) == -1
+    run(spark, source, url, checkpoint)
+    assert stream_sink.last_planned(spark, checkpoint) == 2
+
+
 def newer_run_loads(url: str) -> None:
     rows = pa.table({"n": [7], "p": ["p1"]})
     with Table(url).job(rows.schema, mode="replace", partition_by=["p"], run_rank=9) as job:
