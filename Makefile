@@ -98,10 +98,10 @@ bench-quick: setup ## A part of it in five minutes; a line of JSON with the rati
 bench-papers: setup ## The tables of Stocator's paper beside ours, in ten minutes; writes docs/papers.md
 	@$(BENCH) --papers --rounds 2 --minutes 8 --write
 
-lint: environment ## ruff and pyright
+lint: environment ## ruff and pyrefly
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
-	@$(PY) -m pyright
+	@$(PY) -m pyrefly check --no-progress-bar --min-severity error
 
 docs: environment ## The site of docs/, in build/site; a broken link or docstring fails
 	@$(PY) -m sphinx --quiet --fresh-env --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site

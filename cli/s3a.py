@@ -109,7 +109,7 @@ def committers(
         documents = [dict(zip(("committer", "about"), row, strict=True)) for row in rows]
         print_rows(as_json, ("committer", "what it does"), rows, documents, "")
         return
-    settings = S3ASettings(conf).spark_conf()  # pyright: ignore[reportArgumentType]
+    settings = S3ASettings(conf).spark_conf()  # pyrefly: ignore[bad-argument-type]
     if as_json:
         typer.echo(json.dumps(settings, indent=2))
         return

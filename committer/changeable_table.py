@@ -455,7 +455,7 @@ class ChangeableTable(StatefulTable):
         on = rows.merge.on
         within = None
         if not rows.merge.null_safe and len(rows.rows):
-            ends = pc.min_max(rows.rows.column(on[0]))  # pyright: ignore[reportAttributeAccessIssue]
+            ends = pc.min_max(rows.rows.column(on[0]))
             first = pc.field(on[0])
             if ends["min"].is_valid:
                 within = RowFilter([(first >= ends["min"]) & (first <= ends["max"])], whole.schema)

@@ -1,8 +1,5 @@
 """Merge of rows in memory into a table, a partition at a time."""
 
-# pyright: reportAttributeAccessIssue=false
-# (pyarrow makes the functions of its compute module at import, so type checkers do not see them.)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence

@@ -35,7 +35,7 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
     """
 
     #: A resource to use instead of the other fields.
-    zero_rename: dg.ResourceDependency[ZeroRenameResource | None] = None  # pyright: ignore
+    zero_rename: ZeroRenameResource | None = None
     _default: dg.IOManager | None = PrivateAttr(None)
 
     @model_validator(mode="after")

@@ -73,6 +73,7 @@ def started(
     :param options: more arguments of ``Popen``. Without ``stdout`` that goes to ``log`` too.
     """
     with open(log, "a") as file:
+        options = {"stdout": file, "stdin": subprocess.DEVNULL, **options}
         # A session of its own: Ctrl-C reaches this process alone, which then ends the others.
         process = subprocess.Popen(
             command,
@@ -80,7 +81,7 @@ def started(
             stderr=file,
             text=True,
             start_new_session=True,
-            **{"stdout": file, "stdin": subprocess.DEVNULL, **options},
+            **options,
         )
     try:
         yield process

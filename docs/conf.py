@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE))
 # Airflow writes its configuration wherever it is imported, and that is nobody's here.
 os.environ.setdefault("AIRFLOW_HOME", str(HERE.parent / "build" / "airflow"))
 
-from sphinx.ext.autodoc.mock import mock  # noqa: E402  # pyright: ignore[reportPrivateImportUsage]
+from sphinx.ext.autodoc.mock import mock  # noqa: E402
 
 import zero_rename.operators.spark_submit  # noqa: E402
 from zero_rename import __version__  # noqa: E402

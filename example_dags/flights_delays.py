@@ -70,7 +70,7 @@ with DAG("flights_by_day", schedule=None, params=RANGE, **EACH):
         application=APPLICATION,
         application_args=[*LAKE, "by_day", "{{ params.first }}", "{{ params.last }}"],
         table="flights_by_day",
-        partition=partitions("{{ params.first }}", "{{ params.last }}"),  # pyright: ignore
+        partition=partitions("{{ params.first }}", "{{ params.last }}"),
         mode="overwrite",
     )
 
@@ -139,4 +139,4 @@ with DAG("flights_day_report", schedule=None, params=DAY, **EACH):
         rows = table.scan([f"day={day}"], columns=["carrier", "delay"]).to_arrow().to_pylist()
         return {row["carrier"]: row["delay"] for row in rows}
 
-    fresh >> carriers("{{ params.day }}")  # pyright: ignore
+    fresh >> carriers("{{ params.day }}")

@@ -38,7 +38,7 @@ LAST = "{{ data_interval_start | ds }}"
 
 with DAG(
     dag_id="flights_last_week",
-    schedule=CronDataIntervalTimetable("@daily", "UTC"),  # pyright: ignore[reportAbstractUsage]
+    schedule=CronDataIntervalTimetable("@daily", "UTC"),
     start_date=datetime(2013, 1, 7, tzinfo=UTC),
     catchup=False,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},

@@ -30,7 +30,7 @@ CSV: Any = {"csv": Param(FLIGHTS, type="string", description="Where flights.csv 
 
 with DAG(
     dag_id="flights_s3a",
-    schedule=CronDataIntervalTimetable("@daily", "UTC"),  # pyright: ignore[reportAbstractUsage]
+    schedule=CronDataIntervalTimetable("@daily", "UTC"),
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
     end_date=datetime(2013, 12, 31, tzinfo=UTC),
     catchup=False,

@@ -32,7 +32,7 @@ FILES: Any = {
 for dag_id, policy in {"flights_first_wins": "fail", "flights_last_wins": "last_wins"}.items():
     with DAG(
         dag_id=dag_id,
-        schedule=CronDataIntervalTimetable("@daily", "UTC"),  # pyright: ignore[reportAbstractUsage]
+        schedule=CronDataIntervalTimetable("@daily", "UTC"),
         start_date=datetime(2013, 1, 1, tzinfo=UTC),
         catchup=False,
         default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},

@@ -95,7 +95,7 @@ def _as_row(action: Action) -> dict[str, Any]:
 
 def _with_pairs(members: dict[str, Any]) -> dict[str, Any]:
     """Return the members with maps as lists of pairs, the form that Arrow accepts."""
-    changed = {}
+    changed: dict[str, Any] = {}
     for name, value in members.items():
         if name in _MAPS:
             changed[name] = list(value.items())
@@ -234,7 +234,7 @@ def _read(kind: str, members: dict[str, Any], key: str) -> Iterator[Action]:
 
 
 def _with_dicts(members: dict[str, Any]) -> dict[str, Any]:
-    changed = {}
+    changed: dict[str, Any] = {}
     for name, value in members.items():
         if name in _MAPS and isinstance(value, list):
             changed[name] = dict(value)

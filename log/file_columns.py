@@ -174,13 +174,13 @@ class _AddColumns:
         wanted = [code for code, of_it in known if choice.has(of_it)]
         if len(wanted) == len(known):
             return self
-        mask = pc.is_in(codes, value_set=pa.array(wanted, _LONG))  # pyright: ignore[reportAttributeAccessIssue]
+        mask = pc.is_in(codes, value_set=pa.array(wanted, _LONG))
         return _AddColumns(self._adds.filter(mask), self._key)
 
     def sizes(self) -> pa.Array:
         """Return the size of each file in bytes."""
         sizes = self.all("size", _LONG, "a whole number")
-        least = pc.min(sizes).as_py()  # pyright: ignore[reportAttributeAccessIssue]
+        least = pc.min(sizes).as_py()
         if least is not None and least < 0:
             raise self._damage("size", "must not be negative")
         return sizes
@@ -236,8 +236,8 @@ def _distinct(
 ) -> tuple[pa.Array, list[tuple[int, dict[str, str | None]]]]:
     """Return a number for each map that identifies its values of some names, and the values of each
     number."""
-    lookup: Any = pc.map_lookup  # pyright: ignore[reportAttributeAccessIssue]
-    multiply, add = pc.multiply, pc.add  # pyright: ignore[reportAttributeAccessIssue]
+    lookup: Any = pc.map_lookup
+    multiply, add = pc.multiply, pc.add
     texts = [lookup(maps, pa.scalar(name), "first") for name in names]
     codes = pa.repeat(pa.scalar(0, _LONG), len(maps))
     for it in texts:

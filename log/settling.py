@@ -149,7 +149,9 @@ def _last(state: LogState) -> dict[str, _Last]:
         place, settling = _read_name(app)
         version = transaction.version
         if place not in found or found[place][0] < version:
-            said = settling and LogSettlement(version, settling.runs, settling.rank)
+            said = None
+            if settling is not None:
+                said = LogSettlement(version, settling.runs, settling.rank)
             found[place] = version, app, _Last(place, said)
     return {app: it for _, app, it in found.values()}
 

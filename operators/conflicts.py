@@ -124,7 +124,7 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
             "unresolved": sum(len(it.unresolved) for it in found),
             "unread": sum(len(it.unread) for it in found),
         }
-        ti: Any = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        ti: Any = context["ti"]
         ti.xcom_push(key="markdown", value=page)
         said = not_settled(found) if self.fail_on else ""
         if said or errors:
@@ -256,7 +256,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
             if self.by == "rerun":
                 done = self._by_rerun(table, context, left)
             else:
-                owner = task_run(context).handoff().owner  # pyright: ignore[reportArgumentType]
+                owner = task_run(context).handoff().owner
                 done = resolve_by_restore(table, self.policy, left, self.apply, owner)
         return self._reported(table, [*before, *done], context)
 
@@ -284,7 +284,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
 
         Airflow passes on neither the report nor the events of an attempt that has failed.
         """
-        run = task_run(context)  # pyright: ignore[reportArgumentType]
+        run = task_run(context)
         if not self.apply or run.try_number == run.first_try:
             return [], self.partitions
         from ..maintenance.conflicts import settled_before
@@ -299,7 +299,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         from ..provider.settling import RerunOrder, RerunOutcome, check_connection
 
         check_connection(self.airflow_conn_id)
-        owner = task_run(context).handoff().owner  # pyright: ignore[reportArgumentType]
+        owner = task_run(context).handoff().owner
         chosen = choose_reruns(table, self.policy, partitions, owner)
         if not self.apply:
             return [it.conflict.settled(it.settlement) for it in chosen]
@@ -333,7 +333,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         outcomes = settle_by_rerun(
             self, context, of, include_downstream=self.include_downstream, refused=refused
         )
-        owner = task_run(context).handoff().owner  # pyright: ignore[reportArgumentType]
+        owner = task_run(context).handoff().owner
         policy, done = str(SettlementPolicy.parse(self.policy)), []
         for it in outcomes:
             order = it.order
@@ -368,7 +368,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
             "settled": len(done) - len(left),
             "unresolved": len(left),
         }
-        ti: Any = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        ti: Any = context["ti"]
         ti.xcom_push(key="markdown", value=page)
         if not self.apply:
             if done:

@@ -6,8 +6,8 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.databricks.operators.databricks import DatabricksSubmitRunOperator  # pyright: ignore
-from airflow.providers.databricks.triggers.databricks import DatabricksExecutionTrigger  # pyright: ignore
+from airflow.providers.databricks.operators.databricks import DatabricksSubmitRunOperator
+from airflow.providers.databricks.triggers.databricks import DatabricksExecutionTrigger
 
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import HANDOFF

@@ -63,7 +63,7 @@ class ZeroRenameEmrContainerOperator(DriverLoadOperator, EmrContainerOperator):
             virtual_cluster_id=self.virtual_cluster_id,
             job_id=job_id,
             waiter_delay=self.poll_interval,
-            waiter_max_attempts=self.max_polling_attempts,
+            waiter_max_attempts=self.max_polling_attempts,  # pyrefly: ignore[bad-argument-type]
             **self._client(),
             cancel_on_kill=self.cancel_on_kill,
         )

@@ -41,7 +41,7 @@ class ZeroRenameEmrServerlessOperator(DriverLoadOperator, EmrServerlessStartJobO
     unfinished = ("SUBMITTED", "PENDING", "SCHEDULED", "RUNNING", "QUEUED", "CANCELLING")
     cancels_late = True
 
-    def execute(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
+    def execute(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:  # pyrefly: ignore[bad-override]
         """Load, as any load operator does.
 
         :param event: of a deferred start of the service's application.

@@ -206,7 +206,7 @@ class _TableMaintenance(_Maintenance):
         :raises AirflowFailException: an error that a retry cannot help.
         :raises Exception: the first error that a retry may help, with the others as notes.
         """
-        self._ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        self._ti = context["ti"]
         reports: list[dict[str, Any]] = []
         errors: list[Exception] = []
         with final_where_refused():
@@ -529,7 +529,7 @@ class MaintainTablesOperator(_Purging):
         from ..maintenance.residue import as_report
         from ..maintenance.upkeep import as_markdown
 
-        self._ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        self._ti = context["ti"]
         with final_where_refused():
             self.read_arguments()
             hook = ZeroRenameHook(self.zero_rename_conn_id)
@@ -540,7 +540,7 @@ class MaintainTablesOperator(_Purging):
             order = self._order(hook)
             conflicts = ConflictOrder.parse(self.conflicts)
             if conflicts is not None:
-                run = task_run(context)  # pyright: ignore[reportArgumentType]
+                run = task_run(context)
                 conflicts = replace(conflicts, owner=run.handoff().owner)
             ours = [
                 table

@@ -22,7 +22,7 @@ from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.task_arguments import TaskArguments
 
 if TYPE_CHECKING:
-    from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from ..tables import DeltaTable

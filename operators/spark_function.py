@@ -91,7 +91,7 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
         """Return the members of a task's context for which the function has parameters."""
         signature = inspect.signature(self.python_callable)
         positional = list(signature.parameters)[: len(list(self.op_args))]
-        known: Mapping[str, Any] = context  # pyright: ignore[reportAssignmentType]
+        known: Mapping[str, Any] = context
         return {
             name: _plain(known[name])
             for name in signature.parameters

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator  # pyright: ignore
-from airflow.providers.cncf.kubernetes.operators.spark_kubernetes import SparkKubernetesOperator  # pyright: ignore
+from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+from airflow.providers.cncf.kubernetes.operators.spark_kubernetes import SparkKubernetesOperator
 from airflow.providers.common.compat.sdk import AirflowException
-from kubernetes.client.rest import ApiException  # pyright: ignore
+from kubernetes.client.rest import ApiException
 
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import HANDOFF
@@ -31,7 +31,7 @@ from .loading.service_load import ServiceLoadOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from kubernetes.client import CustomObjectsApi, V1Pod  # pyright: ignore
+    from kubernetes.client import CustomObjectsApi, V1Pod
 
 #: The label by which a load's applications are listed; the name of each has its attempt.
 _LABEL = "zero-rename-load"

@@ -599,7 +599,8 @@ def table_query(said: Mapping[str, Any]) -> TableQuery:
     """Build the query from its ``as_dict``."""
     if "partitions" not in said:
         return JobQuery(**said)
-    return PartitionsQuery(**{**said, "partitions": tuple(said["partitions"])})
+    fields: dict[str, Any] = {**said, "partitions": tuple(said["partitions"])}
+    return PartitionsQuery(**fields)
 
 
 def spelled(query: TableQuery, spelling: Callable[[], TableSpelling | None]) -> TableQuery:

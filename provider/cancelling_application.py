@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.providers.cncf.kubernetes.triggers.pod import KubernetesPodTrigger  # pyright: ignore
-from kubernetes_asyncio import client  # pyright: ignore
+from airflow.providers.cncf.kubernetes.triggers.pod import KubernetesPodTrigger
+from kubernetes_asyncio import client
 
 _KEEP = "keep_pod"
 

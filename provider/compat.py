@@ -173,9 +173,9 @@ def kept_link(ti_key: Any, key: str) -> str:
 def form_widgets() -> dict[str, Any]:
     """Return the fields of the connection's form, for Airflow 2.11, which asks the hook for them;
     Airflow 3 reads them in the provider information."""
-    from flask_appbuilder.fieldwidgets import BS3TextFieldWidget  # pyright: ignore
-    from wtforms import StringField  # pyright: ignore
-    from wtforms.validators import AnyOf, Optional  # pyright: ignore
+    from flask_appbuilder.fieldwidgets import BS3TextFieldWidget
+    from wtforms import StringField
+    from wtforms.validators import AnyOf, Optional
 
     fields: dict[str, Any] = {}
     for name, field in _connection_type()["conn-fields"].items():

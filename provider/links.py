@@ -31,7 +31,7 @@ class TableConsoleLink(BaseOperatorLink):
     keeps it as an XCom.
     """
 
-    name = "S3 console"  # pyright: ignore
+    name = "S3 console"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """Return the address, or an empty text if there is none."""
@@ -62,7 +62,7 @@ class TableConsoleLink(BaseOperatorLink):
 class PartitionPageLink(BaseOperatorLink):
     """Link to the page of the partition that the task loads; for several, that of the table."""
 
-    name = "Partition"  # pyright: ignore
+    name = "Partition"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """Return the address, or an empty text if there is none."""
@@ -72,7 +72,7 @@ class PartitionPageLink(BaseOperatorLink):
 class ManifestLink(BaseOperatorLink):
     """Link to the manifest of the task's job: every committed file, with rows and checksum."""
 
-    name = "Manifest"  # pyright: ignore
+    name = "Manifest"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """Return the address, or an empty text if nothing was committed."""

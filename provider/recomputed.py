@@ -38,7 +38,8 @@ class Again:
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Again:
         partitions, instance = tuple(said["partitions"]), NamedTask(**said["instance"])
-        return cls(**{**said, "partitions": partitions, "instance": instance})
+        fields: dict[str, Any] = {**said, "partitions": partitions, "instance": instance}
+        return cls(**fields)
 
     def made_any_of(self, step: Step) -> bool:
         """Return whether it was cleared to make a partition that a step must make."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, SettingsRefusedError
 from ..committer.format.layout import TableRoot
@@ -87,8 +87,8 @@ class ServiceRules:
         return bool(self.shared) and not self.default_fs
 
 
-def _row(service: Service, words: tuple[Committer, ...], **members: object) -> ServiceRules:
-    return ServiceRules(service, words, **members)  # pyright: ignore[reportArgumentType]
+def _row(service: Service, words: tuple[Committer, ...], **members: Any) -> ServiceRules:
+    return ServiceRules(service, words, **members)
 
 
 _ROWS = (

@@ -329,7 +329,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
             query = self._asked = spelled(query, lambda: table_spelling(table))
             # Ask before the poll: a task that has ended by now has made its commit, if any, so that
             # the poll finds it.
-            ask = asks_states(context["ti"])  # pyright: ignore
+            ask = asks_states(context["ti"])
             keys = [query.idempotency_key] if query.idempotency_key else []
             state = next(iter(states_of_tasks(ask, keys).values()), None)
             return query.after(query.ask(table), state)

@@ -84,7 +84,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
         logging.Handler.__init__(self)
 
     @property
-    def stream(self) -> TextIO:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def stream(self) -> TextIO:  # pyrefly: ignore[bad-override]
         return sys.stderr
 
 

@@ -51,7 +51,7 @@ def spare_unchanged_archives() -> None:
 
 def _invalidate_caches(importer: Any) -> None:
     """Give an importer its archive's present directory. This replaces the method of its class."""
-    archive, cache = importer.archive, zipimport._zip_directory_cache  # pyright: ignore
+    archive, cache = importer.archive, zipimport._zip_directory_cache  # pyrefly: ignore[missing-attribute]
     state, known = _state(archive), _readings.get(archive)
     if known is not None and known.state == state:
         importer._files = cache[archive] = known.entries

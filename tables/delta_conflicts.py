@@ -143,9 +143,10 @@ class _Look:
 
     def after(self, said: ConflictRecord) -> ConflictRecord:
         """Return the record after the search."""
-        read = {} if self.state is None else {"log_version": self.state.version}
-        table = {} if self.state is None else {"log_table": self.state.table_id}
-        return replace(said, looked_at=self.book.now, mark=self.book.now, **read, **table)
+        looked = replace(said, looked_at=self.book.now, mark=self.book.now)
+        if self.state is None:
+            return looked
+        return replace(looked, log_version=self.state.version, log_table=self.state.table_id)
 
     def run(self) -> Step[None]:
         """Judge every entry since the last search, and every run that gave way."""

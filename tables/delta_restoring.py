@@ -132,7 +132,7 @@ def find_restored(layout: DeltaLayout, run: str, version: int) -> Step[RestoredV
     entry = done.entry
     if entry is None:
         (entry,) = yield from read_entries(layout.folder, [done.version])
-    return RestoredVersion(version, state.version, job=entry and entry.job)
+    return RestoredVersion(version, state.version, job=None if entry is None else entry.job)
 
 
 def carry_out(

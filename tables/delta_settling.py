@@ -154,14 +154,15 @@ def read_log_settled(
         it = settled.get(_place(root, name, state))
         if it is not None and it.version > version:
             (entry,) = yield from read_entries(layout.folder, [it.version])
-            found[name] = SettledPartition(it.version, entry and entry.job, it.runs)
+            job = None if entry is None else entry.job
+            found[name] = SettledPartition(it.version, job, it.runs)
     others = {name: version for name, version in seen.items() if name not in found}
     moved = yield from _moved(layout, root, state, others)
     for name, version in others.items():
         last, it = moved.get(name), settled.get(_place(root, name, state))
         runs = None if it is None else it.runs
-        version = version if last is None else last.version
-        found[name] = SettledPartition(version, last and last.job, runs)
+        job, version = (None, version) if last is None else (last.job, last.version)
+        found[name] = SettledPartition(version, job, runs)
     return found
 
 

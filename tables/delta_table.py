@@ -638,7 +638,7 @@ class DeltaTable(ChangeableTable):
         base = state.base
         if state.log_version is None:
             base = replace(base, log_version=-1)  # There was no table.
-        policies = {
+        policies: dict[str, Any] = {
             "mode": Mode.REPLACE,
             "replace_partitions": tuple(sorted(changes)) if state.partition_by else None,
             "replace_table": not state.partition_by,
@@ -841,12 +841,13 @@ class DeltaTable(ChangeableTable):
         state = plan.snapshot
         files = FileOptions(bytes_per_file=plan.target_bytes)
         policies, inputs = self.rewrite_policies(state, {plan.partition: RowChanges()}, files)
+        given: dict[str, Any] = {"files": files, **policies}
         spec = JobSpec(
             state.schema,
             owner=this_process(),
             success_markers=SuccessMarkers.NONE,
             sorted_by=plan.sort_by,
-            **{"files": files, **policies},
+            **given,
         )
         made_of = Inputs.all_of(inputs)
         steps = DeltaSteps(self.driver, self.root, rewriting("OPTIMIZE", False))

@@ -84,7 +84,7 @@ def strings(node: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and text of every string but docstrings."""
     text = rendered(node)
     if text is not None:
-        yield node.lineno, text  # pyright: ignore[reportAttributeAccessIssue]
+        yield node.lineno, text  # pyrefly: ignore[missing-attribute]
     if isinstance(node, ast.Expr) and rendered(node.value) is not None:
         return
     for child in ast.iter_child_nodes(node):

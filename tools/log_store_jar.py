@@ -45,7 +45,7 @@ class BuildWithLogStore(build_py):
         return [*outputs, str(self._jar())] if self._jar().exists() else outputs
 
     def _jar(self) -> Path:
-        return Path(self.build_lib) / JAR
+        return Path(self.build_lib) / JAR  # pyrefly: ignore[bad-argument-type]
 
 
 def find_compiler() -> str | None:

@@ -1,7 +1,6 @@
 """What needs no Spark: pyarrow's datasets, awswrangler, delta-rs and pyiceberg."""
 
 # They are in an environment of their own.
-# pyright: reportMissingImports=false
 
 from __future__ import annotations
 
@@ -128,7 +127,7 @@ def dataset(
         partitioning=by or None,
         partitioning_flavor="hive" if by else None,
         basename_template=f"{uuid.uuid4().hex}-{{i}}.parquet",
-        existing_data_behavior=behavior,  # pyright: ignore[reportArgumentType]
+        existing_data_behavior=behavior,
         **cut,
     )
 
@@ -175,7 +174,7 @@ def delta(side: ArrowSide, workload: Workload, url: str, mode: str = "append") -
     write_deltalake(
         url,
         side.rows(workload),
-        mode=mode,  # pyright: ignore[reportArgumentType]
+        mode=mode,
         partition_by=side.by(workload) or None,
         predicate="day >= 0" if mode == "overwrite" else None,
         storage_options=_delta_options(),

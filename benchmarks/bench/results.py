@@ -56,6 +56,11 @@ class Row:
     why: str = ""
     cut: bool = False
 
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Row:
+        fields: dict[str, Any] = {**data, "runs": [Measurement(**run) for run in data["runs"]]}
+        return cls(**fields)
+
     @property
     def counted(self) -> list[Measurement]:
         """Warm runs that nothing disturbed; the cold one where there is no other."""
@@ -98,7 +103,5 @@ class Comparison:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Comparison:
-        rows = [
-            Row(**{**it, "runs": [Measurement(**run) for run in it["runs"]]}) for it in data["rows"]
-        ]
+        rows = [Row.of(row) for row in data["rows"]]
         return cls(Workload(**data["workload"]), rows)

@@ -5,7 +5,6 @@ twelve. Nine in ten of the rows are there and get another ``d``, one in ten is n
 """
 
 # In one of the hosts' environments these come without stubs.
-# pyright: reportMissingImports=false
 
 from __future__ import annotations
 

@@ -244,13 +244,14 @@ def _delete_resurrected(context: Context, job: str, slot: Slot, file: PendingFil
     current = yield from files_now(context, slot)
     if file.key in {f.key for f in current}:
         return
-    answer: Done | Refused | Unknown = Unknown("nothing was sent")
+    answer: Refused | Unknown = Unknown("nothing was sent")
     for attempt in _REMOVE.attempts():
         yield from _REMOVE.pause(attempt)
         # Without a condition: a key with a job's id is written once.
-        answer = yield from Delete(file.key)
-        if isinstance(answer, Done):
+        deleted = yield from Delete(file.key)
+        if isinstance(deleted, Done):
             return
+        answer = deleted
     cause = answer.code if isinstance(answer, Refused) else answer.cause
     raise UnfinishedCommitError(
         "The job is committed and applied; a file of it that was replaced since came back, and "

@@ -55,13 +55,14 @@ def complete_file(
     :raises ZeroRenameError: the ``failure`` of ``missing``.
     """
     request = CompleteUpload(file.key, file.upload_id, file.etags)
-    answer: Done | Refused | Unknown = Unknown("nothing was sent")
+    answer: Refused | Unknown = Unknown("nothing was sent")
     found: Found | Absent = Absent(0.0)
     for attempt in COMPLETE.attempts():
         yield from COMPLETE.pause(attempt)
-        answer = yield from request
-        if isinstance(answer, Done):
-            return answer
+        answered = yield from request
+        if isinstance(answered, Done):
+            return answered
+        answer = answered
         found = yield from Head(file.key)
         if is_that_file(found, job, file):
             return found

@@ -22,7 +22,8 @@ class RowChanges:
     @staticmethod
     def sum(parts: Iterable[RowChanges]) -> RowChanges:
         """Add up the changes of several partitions."""
-        return RowChanges(*map(sum, zip(*map(astuple, parts), strict=True)))
+        counts: Iterable[tuple[int, ...]] = zip(*map(astuple, parts), strict=True)
+        return RowChanges(*(sum(count) for count in counts))
 
     @staticmethod
     def told(parts: Iterable[RowChanges | None], reads: ChangeReads | None) -> RowChanges | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
-from itertools import count, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -116,7 +116,9 @@ class S3Requests:
             for one that may not.
         """
         retries, began, sent = self.clients.retries, self._clock(), False
-        for tries in count(1):
+        tries = 0
+        while True:
+            tries += 1
             signed, digested = self.clients.clock.ahead, self._sends_digests
             answer, error = self._send(request)
             if error is None:

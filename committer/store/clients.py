@@ -117,7 +117,7 @@ class _SignerByTheStore(S3SigV4Auth):
     def _modify_request_before_signing(self, request: Any) -> None:
         now = datetime.fromtimestamp(self.clock.now(), UTC)
         request.context["timestamp"] = now.strftime(SIGV4_TIMESTAMP)
-        super()._modify_request_before_signing(request)  # pyright: ignore
+        super()._modify_request_before_signing(request)  # pyrefly: ignore[missing-attribute]
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class S3Clients:
         """
         session = _session()
         # The public ways to hand over credentials take frozen strings, which would expire.
-        session._credentials = client._get_credentials()  # pyright: ignore
+        session._credentials = client._get_credentials()  # pyrefly: ignore[missing-attribute]
         http = getattr(getattr(client, "_endpoint", None), "http_session", None)
         own = client.meta.config
         pool = max(parallel, own.max_pool_connections)

@@ -35,7 +35,7 @@ class SparkPipesClient(dg.ConfigurableResource):
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
-    zero_rename: dg.ResourceDependency[ZeroRenameResource]
+    zero_rename: ZeroRenameResource
     master: str = Field(default="local[*]", description="Spark's master URL.")
     deploy_mode: str | None = Field(
         default=None,

@@ -48,6 +48,10 @@ class _PartitionRecord:
     rows: int | None
     wrong: tuple[str, ...]
 
+    def as_row(self) -> dict[str, Any]:
+        """Return it as a row of the check's table."""
+        return {**asdict(self), "job": self.job or "", "wrong": "; ".join(self.wrong)}
+
 
 def manifest_check(
     asset: AssetLike,
@@ -323,13 +327,6 @@ def _result(
             "rows": sum(it.rows or 0 for it in found),
             "files": sum(it.files for it in found),
             "wrong": len(wrong),
-            "report": dg.MetadataValue.table(
-                [
-                    dg.TableRecord(
-                        {**asdict(it), "job": it.job or "", "wrong": "; ".join(it.wrong)}
-                    )
-                    for it in shown
-                ]
-            ),
+            "report": dg.MetadataValue.table([dg.TableRecord(it.as_row()) for it in shown]),
         },
     )

@@ -38,7 +38,7 @@ class Browser:
 
         :raises DemoError: it does not come.
         """
-        from selenium.common.exceptions import WebDriverException  # pyright: ignore[reportMissingImports]
+        from selenium.common.exceptions import WebDriverException
 
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
@@ -104,7 +104,7 @@ class Browser:
 
         :raises DemoError: the picture is too large for docs.
         """
-        from PIL import Image  # pyright: ignore[reportMissingImports]
+        from PIL import Image
 
         path = self.folder / f"{name}.png"
         self.driver.save_screenshot(str(path))
@@ -126,7 +126,7 @@ def browser(folder: Path) -> Iterator[Browser]:
     chromium, chromedriver = (shutil.which(name) for name in ("chromium", "chromedriver"))
     if chromium is None or chromedriver is None:
         raise DemoError("There is no chromium or chromedriver: apt-get install chromium-driver.")
-    from selenium import webdriver  # pyright: ignore[reportMissingImports]
+    from selenium import webdriver
 
     options = webdriver.ChromeOptions()
     options.binary_location = chromium

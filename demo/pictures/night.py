@@ -140,8 +140,8 @@ def _leak(table: Table) -> None:
     table.abort(opened)
     for number in range(3):
         key = table.root.data_key(partition_on(FAILED), number, opened.job, 0)
-        upload = table.run(CreateUpload(key))  # pyright: ignore
-        table.run(UploadPart(key, upload.upload_id, 1, os.urandom(_PART)))  # pyright: ignore
+        upload = table.run(CreateUpload(key))
+        table.run(UploadPart(key, upload.upload_id, 1, os.urandom(_PART)))
 
 
 def _run(table: Table, rows: pa.Table) -> None:

@@ -66,11 +66,9 @@ class Item:
 def _sections() -> Iterator[tuple[str, tuple[Item, ...]]]:
     read = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
     for section in read["section"]:
-        made = (
-            {**item, "native_tests": tuple(item.get("native_tests", ()))}
-            for item in section["item"]
-        )
-        yield section["title"], tuple(Item(**item) for item in made)
+        for item in section["item"]:
+            item["native_tests"] = tuple(item.get("native_tests", ()))
+        yield section["title"], tuple(Item(**item) for item in section["item"])
 
 
 #: Items by section. Gaps in the numbers mean nothing.

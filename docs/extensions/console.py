@@ -4,6 +4,7 @@ it would take for output."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pygments.lexer import Lexer
 from pygments.lexers.shell import BashLexer, BashSessionLexer
@@ -15,6 +16,6 @@ class ConsoleLexer(Lexer):
     name = "Console"
     aliases = ("console",)
 
-    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, object, str]]:
+    def get_tokens_unprocessed(self, text: str) -> Iterator[Any]:
         kind = BashSessionLexer if text.startswith("$ ") else BashLexer
         yield from kind(**self.options).get_tokens_unprocessed(text)

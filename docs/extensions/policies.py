@@ -121,7 +121,7 @@ def ask_save(case: Case, committer: str) -> Any:
 
     :raises ZeroRenameError: the call is refused.
     """
-    call = {"partition_by": ["day"], **case.said}
+    call: dict[str, Any] = {"partition_by": ["day"], **case.said}
     target = resolve(ROOT.url, Handoff(), committer=committer, **call)
     return writer_options(target.options, Handoff(), target.named_options)
 

@@ -12,7 +12,6 @@ have ended; a day that was mended is loaded again with ``corrections`` in the ru
 and a sensor makes its week and the carriers' totals again.
 """
 
-# pyright: reportAttributeAccessIssue=false
 # pyarrow.compute makes its functions when it is imported.
 
 import os

@@ -18,6 +18,7 @@ Engines and VACUUM ignore names that begin with an underscore.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from ...committer.errors import OutcomeUnknownError
 from ...committer.format.records.success_marker import COMMITTER, success_data
@@ -74,7 +75,7 @@ def _body(root: DeltaRoot, folder: LogFolder, entry: LogEntry) -> bytes:
         "jobIdSource": COMMITTER,
         "diagnostics": {},
     }
-    more = {
+    more: dict[str, Any] = {
         "metrics": {
             "committer_commits_completed": len(added),
             "committer_bytes_committed": sum(it.size for it in added),

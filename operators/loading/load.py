@@ -79,7 +79,7 @@ from ...s3a.hadoop.settings import NATIVE, check_committer
 from ...s3a.policies import check_kept
 
 if TYPE_CHECKING:
-    from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from ...committer import Committed, Table, UnpublishedJob
@@ -479,7 +479,7 @@ class LoadOperator(TaskArguments, BaseOperator):
             given = {**_NO_POLICIES, **said, "catalog": catalog, "partitions": partitions}
             given["wait_for_other_runs"] = self.wait_for_other_runs
             is_delta = said.get("layout") is TableLayout.DELTA
-            ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+            ti = context["ti"]
             has_page = committer == NATIVE and not is_delta
             link_to_table(self, ti, hook, table.root.url, partitions, has_page)
             check_policies(committer, given, getattr(self, "s3a_options", None))

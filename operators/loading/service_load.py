@@ -558,7 +558,7 @@ class ServiceLoadOperator(LoadOperator):
         try:
             encrypt_records(load, self.s3a_options)
             tried = deferred_try(table, run.idempotency_key)
-            return tried and S3ALoad.resumed(table, run, policy_of(load), tried)
+            return None if tried is None else S3ALoad.resumed(table, run, policy_of(load), tried)
         except ZeroRenameError as error:
             self.log.warning("The record of the attempt could not be read: %s", error)
             return None

@@ -310,6 +310,7 @@ class S3ALoad:
         """
         planned = None if self._plan is None else self._plan.partitions
         yields = waits or policy.on_conflict is not OnConflict.LAST_WINS
+        rivals: tuple[TryRecord, ...] = ()
         for _ in range(_TIE_LOOKS):
             rivals = find_rivals(self._table, self._try, policy, planned, waits)
             if not (yields and rivals and keeps_its_turn(self._try, rivals)):

@@ -320,6 +320,7 @@ def raw_write(root: TableRoot, record: TryRecord, **changes: Any) -> WriteRecord
     It is one job at the table's root, with the attempt's UUID. The application may not have made
     it.
     """
+    given: dict[str, Any] = {"state": try_record.FAILED, **changes}
     return WriteRecord(
         uuid=record.uuid,
         number=0,
@@ -327,7 +328,7 @@ def raw_write(root: TableRoot, record: TryRecord, **changes: Any) -> WriteRecord
         destination=root.url,
         mode=record.mode or "",
         opened_at=record.opened_at,
-        **{"state": try_record.FAILED, **changes},
+        **given,
     )
 
 

@@ -8,15 +8,15 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from airflow.providers.common.compat.openlineage.facet import InputDataset, OutputDataset  # pyright: ignore
-from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
-from airflow.providers.openlineage.extractors.manager import ExtractorManager  # pyright: ignore
-from openlineage.client.generated import base_subset_dataset as subset  # pyright: ignore
-from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet  # pyright: ignore
-from openlineage.client.generated.output_statistics_output_dataset import (  # pyright: ignore
+from airflow.providers.common.compat.openlineage.facet import InputDataset, OutputDataset
+from airflow.providers.openlineage.extractors import OperatorLineage
+from airflow.providers.openlineage.extractors.manager import ExtractorManager
+from openlineage.client.generated import base_subset_dataset as subset
+from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet
+from openlineage.client.generated.output_statistics_output_dataset import (
     OutputStatisticsOutputDatasetFacet,
 )
-from openlineage.client.generated.schema_dataset import SchemaDatasetFacet, SchemaDatasetFacetFields  # pyright: ignore
+from openlineage.client.generated.schema_dataset import SchemaDatasetFacet, SchemaDatasetFacetFields
 
 from ...committer.errors import ZeroRenameError
 from ...committer.format.schema.hive_paths import parse_partition

@@ -30,8 +30,8 @@ def day_of(partition: str) -> date | None:
     for value in values.values():
         for form in (_DATE, _MONTH_ONLY):
             found = form.fullmatch(value)
-            if found and (day := _date(*found.groups())):
-                return day
+            if found and (read := _date(*found.groups())):
+                return read
     year, month, day = (
         next((values[n] for n in values if n in names), None) for names in (_YEAR, _MONTH, _DAY)
     )

@@ -144,7 +144,8 @@ def _templates() -> Environment:
         "owner": wording.owner_text,
         "partition": wording.partition_text,
     }
-    made.globals |= {"to": relative, "price": wording.price_text(), "states": list(SeenState)}
+    named: dict[str, Any] = made.globals
+    named |= {"to": relative, "price": wording.price_text(), "states": list(SeenState)}
     return made
 
 

@@ -184,18 +184,8 @@ class JobSummary:
     exception: str
     counters: Mapping[str, int]
 
-    @property
-    def files(self) -> int | None:
-        """Number of files that the job committed; ``None`` if it does not say."""
-        return self.counters.get("committer_commits_completed")
-
-    @property
-    def bytes(self) -> int | None:
-        """Number of bytes that the job committed; ``None`` if it does not say."""
-        return self.counters.get("committer_bytes_committed")
-
     @staticmethod
-    def parse(body: bytes, key: str) -> JobSummary:
+    def parse(body: bytes, key: str) -> JobSummary:  # pyrefly: ignore[not-a-type]
         """Read a marker or a report.
 
         :raises RecordDamagedError: it is empty, or not Hadoop's SuccessData.
@@ -208,3 +198,13 @@ class JobSummary:
             exception=report.diagnostics.get("exception") or "",
             counters=report.statistics.counters,
         )
+
+    @property
+    def files(self) -> int | None:
+        """Number of files that the job committed; ``None`` if it does not say."""
+        return self.counters.get("committer_commits_completed")
+
+    @property
+    def bytes(self) -> int | None:
+        """Number of bytes that the job committed; ``None`` if it does not say."""
+        return self.counters.get("committer_bytes_committed")

@@ -281,7 +281,7 @@ class _PredicateReading:
         prefix = _PREFIX.fullmatch(_text(node.expression) or "")
         if kind is not exp.Like or prefix is None or not pt.is_string(column.type):
             return None
-        found = pc.starts_with(field, prefix[1])  # pyright: ignore[reportAttributeAccessIssue]
+        found = pc.starts_with(field, prefix[1])
         return found if wanted else ~found
 
     def _compared(

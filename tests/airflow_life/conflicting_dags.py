@@ -52,7 +52,7 @@ def load() -> ZeroRenameSparkSubmitOperator:
 
 
 for dag_id, schedule in (
-    ("life_daily", CronDataIntervalTimetable("@daily", "UTC")),  # pyright: ignore[reportAbstractUsage]
+    ("life_daily", CronDataIntervalTimetable("@daily", "UTC")),
     ("life_corrected", None),
 ):
     with DAG(

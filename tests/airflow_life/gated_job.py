@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import flights_example  # pyright: ignore[reportMissingImports]
+import flights_example  # pyrefly: ignore[missing-import]
 import pyarrow as pa
 from pyspark.sql import DataFrame
 

@@ -160,7 +160,7 @@ def _one_day_alone(world: World, day: str) -> str:
     return f"one of {len(held)} days made again"
 
 
-def _recompute(world: World, *targets: str) -> list[list[tuple[str, ...]]]:
+def _recompute(world: World, *targets: str) -> list[list[tuple[str, str]]]:
     return world.airflow.made_again("flights_recompute", conf={"targets": list(targets)})
 
 

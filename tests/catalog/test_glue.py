@@ -75,7 +75,11 @@ class TestTable:
     ) -> None:
         sync_catalog(table, url)
         there = glue.get_table(DatabaseName=s3_bucket.name, Name="sales")["Table"]
-        kept = {"Name": "sales", "Description": "ours", "Parameters": {"owner": "me"}}
+        kept: dict[str, Any] = {
+            "Name": "sales",
+            "Description": "ours",
+            "Parameters": {"owner": "me"},
+        }
         kept["StorageDescriptor"] = {**there["StorageDescriptor"], "Columns": []}
         kept["PartitionKeys"] = there["PartitionKeys"]
         glue.update_table(DatabaseName=s3_bucket.name, TableInput=kept)

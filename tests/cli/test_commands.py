@@ -708,7 +708,7 @@ class TestConflicts:
 
     def test_record_that_cannot_be_read_needs_a_look(self, late: Table) -> None:
         job = next(it.job for it in late.snapshot().files)
-        late.run(Put(late.root.decision_key(job), b"{"))  # pyright: ignore[reportArgumentType]
+        late.run(Put(late.root.decision_key(job), b"{"))
         said = invoke("conflicts", late.root.url)
         assert "No conflict was found, but some records of runs could not be read." in said.stdout
         assert "counts as a conflict that is not settled" in said.stderr

@@ -51,7 +51,8 @@ def fresh(bucket: Bucket, name: str = "t") -> Table:
 
 
 def load(table: Table | DeltaTable, rows: pa.Table = DATA, **policies: Any) -> None:
-    with table.job(rows.schema, **{"partition_by": ("day",), **policies}) as job:
+    given: dict[str, Any] = {"partition_by": ("day",), **policies}
+    with table.job(rows.schema, **given) as job:
         job.write(rows)
 
 

@@ -276,7 +276,7 @@ class TestMerge:
     )
     def test_what_cannot_be_right(self, table: Table, given: Any, message: str) -> None:
         put(table, (1, "a", 1.0, "x"))
-        call = {"data": arrow((1, "b", 2.0, "x")), "on": ["k"], **given}
+        call: dict[str, Any] = {"data": arrow((1, "b", 2.0, "x")), "on": ["k"], **given}
         with pytest.raises(InvalidInputError, match=message):
             table.merge(**call)
         assert versions(table) == {"p=x": 1}

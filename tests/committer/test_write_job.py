@@ -238,7 +238,7 @@ class TestLeftAborted:
     def begin(self, world: World, idempotency_key: str | None = None) -> OpenedJob:
         """The next job, as every kind of writer opens it."""
         spec = JobSpec(SCHEMA, partition_by=("day",), idempotency_key=idempotency_key)
-        return open_checked(world.driver, world.context, spec)  # pyright: ignore
+        return open_checked(world.driver, world.context, spec)
 
     @pytest.mark.parametrize("idempotency_key", [None, "run", "another"])
     def test_the_next_job_of_the_table_cleans_up(

@@ -191,7 +191,8 @@ def test_metadata_that_cannot_be_right(
 def test_a_resource_that_does_not_serve_an_asset(
     zero: ZeroRenameResource, given: dict[str, Any], message: str
 ) -> None:
-    wrong = ZeroRenameResource(**{"table_root": zero.table_root, **given})
+    fields: dict[str, Any] = {"table_root": zero.table_root, **given}
+    wrong = ZeroRenameResource(**fields)
     with pytest.raises(dg.Failure, match=message) as failed:
         dg.materialize([asset()], resources={"zero": wrong})
     check_final(failed.value)

@@ -97,7 +97,7 @@ def test_check_and_job_fail_while_a_record_cannot_be_read(
     table.resolve(VISIBLE, apply=True)
     table.conflicts()
     (last,) = load(table, 3)
-    table.run(Put(table.root.decision_key(last), b"{"))  # pyright: ignore[reportArgumentType]
+    table.run(Put(table.root.decision_key(last), b"{"))
     for _ in range(2):
         found = checked(zero)
         assert (found.passed, found.metadata["unresolved"].value) == (False, 0)
@@ -134,7 +134,7 @@ def test_job_settles_other_tables_where_one_is_damaged(
 ) -> None:
     damaged = zero.table("damaged")
     load(damaged, 1)
-    damaged.run(Put(damaged.root.table_key, b"{"))  # pyright: ignore[reportArgumentType]
+    damaged.run(Put(damaged.root.table_key, b"{"))
     tables = ["damaged", "late"]
     result = run(resolve_conflicts_job(policy=VISIBLE, tables=tables, apply=True), zero)
     assert not result.success

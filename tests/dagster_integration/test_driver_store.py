@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ OURS, ELSEWHERE = "http://ours.example:9000", "http://elsewhere.example:1"
 
 
 def place(client: object) -> str:
-    url = client.generate_presigned_url("get_object", {"Bucket": "lake", "Key": "t/x"})  # pyright: ignore
+    url = client.generate_presigned_url("get_object", {"Bucket": "lake", "Key": "t/x"})  # pyrefly: ignore[missing-attribute]
     return url.partition("?")[0]
 
 
@@ -30,7 +31,7 @@ def place(client: object) -> str:
 )
 @pytest.mark.parametrize("inherits", [True, False])
 def test_application_resolves_the_store_of_the_resource(
-    given: dict[str, object], own: dict[str, str], inherits: bool, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, Any], own: dict[str, str], inherits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
@@ -42,7 +43,7 @@ def test_application_resolves_the_store_of_the_resource(
         region_name="eu-x",
         access_key_id="key-id",
         secret_access_key="key-secret",
-        **given,  # pyright: ignore
+        **given,
     )
     expected, handed = place(resource.table("t").driver.clients.client), resource.aws_env()
     assert "key-secret" not in handed[S3_CLIENT]

@@ -67,7 +67,8 @@ def put_marker(bucket: Any, prefix: str, keys: list[str], job: str = JOB) -> Non
 
 
 def checked(zero: ZeroRenameResource, asset: Any = flights, day: str | None = "1", **asked: Any):
-    check = manifest_check(asset, **{"committer": "magic", **asked})
+    given: dict[str, Any] = {"committer": "magic", **asked}
+    check = manifest_check(asset, **given)
     result = dg.materialize(
         [asset, check], resources={"zero_rename": zero}, partition_key=day, raise_on_error=False
     )

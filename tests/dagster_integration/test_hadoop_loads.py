@@ -330,7 +330,7 @@ class AnsweredClient:
 
     def client(self) -> Any:
         keys = {"aws_access_key_id": "an-id", "aws_secret_access_key": "a-secret"}
-        made = boto3.client(self.service, region_name="us-east-1", **keys)  # pyright: ignore
+        made = boto3.client(self.service, region_name="us-east-1", **keys)  # pyrefly: ignore[no-matching-overload]
         made.meta.events.register("before-send", self._answer)
         return made
 
@@ -342,7 +342,7 @@ class AnsweredClient:
         elif request.body and not operation.startswith("Get"):
             self.sent.append(json.loads(request.body))
         raw = io.BytesIO(json.dumps(body).encode())
-        raw.stream = lambda *_, **__: iter([raw.read()])  # pyright: ignore
+        raw.stream = lambda *_, **__: iter([raw.read()])  # pyrefly: ignore[missing-attribute]
         headers: Any = {"Content-Type": "application/json"}
         return AWSResponse(request.url, status, headers, raw)
 

@@ -64,7 +64,8 @@ def test_an_input_is_read_as_it_is_annotated(zero: ZeroRenameResource) -> None:
         report, took = taken_as(kind, partitions_def=DAYS)
         run(zero, flights, report, partition_key="2013-01-02", selection=[report])
         [found] = took
-        assert isinstance(found, {Any: pa.Table, pa.RecordBatchReader: pa.Table}.get(kind, kind))
+        tables: dict[Any, Any] = {Any: pa.Table, pa.RecordBatchReader: pa.Table}
+        assert isinstance(found, tables.get(kind, kind))
         found = found.collect() if kind is pl.LazyFrame else found
         frame = found if isinstance(found, pd.DataFrame) else found.to_pandas()
         assert frame["number"].tolist() == [2]

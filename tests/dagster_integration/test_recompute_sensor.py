@@ -126,7 +126,8 @@ def names(request: dg.RunRequest) -> str:
     assert request.asset_selection is not None
     (asset,) = request.asset_selection
     ends = [request.tags.get(f"{_RANGE}_{end}") for end in ("start", "end")]
-    return " ".join(filter(None, [asset.to_user_string(), request.partition_key, *ends]))
+    named = [asset.to_user_string(), request.partition_key, *ends]
+    return " ".join(it for it in named if it)
 
 
 def _total(daily: pa.Table, start: dt.date) -> int:

@@ -137,7 +137,8 @@ def test_job_that_a_killed_run_left_in_a_delta_table_is_closed_once_its_retry_ha
         table.job(SCHEMA, partition_by=("day",), on_repeat="replace_own", **run).__enter__()
         fail()
 
-    load.deaths, load.numbers = [dies], {"2013-01-01": [1]}
+    load.deaths.append(dies)
+    load.numbers = {"2013-01-01": [1]}
     first = execute(instance, job=delta_flights_job)
     assert len(table.open_jobs()) == 1
     again = dg.ReexecutionOptions.from_failure(first.run_id, instance)

@@ -72,7 +72,8 @@ class Asset:
         )
         def flights(context: dg.AssetExecutionContext):
             arguments = {"application": self.application, "env": {"TEST_DAYS": self.days}}
-            result = self.client.run(context, **arguments | self.arguments)
+            fields: dict[str, Any] = arguments | self.arguments
+            result = self.client.run(context, **fields)
             if self.afterwards:
                 raise self.afterwards.pop()
             return result

@@ -55,9 +55,9 @@ def test_its_code_version_is_on_record(zero: ZeroRenameResource) -> None:
         ({"mode": "upsert"}, "mode='upsert' is unknown"),
     ],
 )
-def test_a_definition_that_cannot_be_right(given: dict[str, str], message: str) -> None:
+def test_a_definition_that_cannot_be_right(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        zero_rename_asset(**given)(load)  # pyright: ignore[reportArgumentType]
+        zero_rename_asset(**given)(load)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,7 @@ def test_job_of_a_table_keeps_a_policy_or_refuses_it(case: Case, kind: str) -> N
     error = policies.refusal("job", case, kind)
     store = MemoryStore()
     table = memory_table(store)
-    given = {**TABLES[kind], **case.said, "partition_by": ("day",)}
+    given: dict[str, Any] = {**TABLES[kind], **case.said, "partition_by": ("day",)}
     if error is not None:
         with pytest.raises(RefusedError) as caught:
             table.open_job(JobSpec(SCHEMA, **given))

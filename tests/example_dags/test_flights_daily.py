@@ -82,7 +82,7 @@ def test_a_run_covers_the_day_that_is_over(dags: dict[str, Any]) -> None:
 
     timetable = coerce_to_core_timetable(dags["flights_daily"].timetable)
     begun = datetime(2013, 2, 2, 0, 5, tzinfo=UTC)
-    interval = timetable.infer_manual_data_interval(run_after=begun)  # pyright: ignore
+    interval = timetable.infer_manual_data_interval(run_after=begun)
     assert interval.start == datetime(2013, 2, 1, tzinfo=UTC)
 
 

@@ -261,7 +261,7 @@ class TestNarrowed(test_lineage.TestNarrowed):
         assert self.values(backfill)[2] == [5, 6]
 
     def test_of_what_is_fresh_only_what_is_lost_is_made_again(self, backfill: Lake) -> None:
-        self.load(backfill, 1)
+        self.load(backfill, 1)  # pyrefly: ignore[bad-argument-type]
         backfill.lose(backfill.daily, "day=5")
         ((step,),) = backfill.plan(backfill.daily.root.url).layers
         assert (step.partitions, step.narrowed, step.versions) == (("day=5",), True, {"day=5": 1})
@@ -278,7 +278,7 @@ class TestNarrowed(test_lineage.TestNarrowed):
     def test_task_that_loads_another_partition_by_now_takes_none_out(self, bare: Lake) -> None:
         """As one that is mapped over a list which has changed."""
         bare.raw(b"1")
-        self.load(bare, 0, 5, replace_partitions=("day=5",))
+        self.load(bare, 0, 5, replace_partitions=("day=5",))  # pyrefly: ignore[bad-argument-type]
         bare.raw(b"2")
         load = self.load
         self.load = lambda lake, clear: load(lake, clear, 6, replace_partitions=("day=6",))  # type: ignore[method-assign]

@@ -234,8 +234,8 @@ def test_what_is_told_is_so(seed: int) -> None:
 def condenses_inputs_away(monkeypatch: pytest.MonkeyPatch) -> None:
     class Condensed(decision.CondensedDecision):
         @staticmethod
-        def of(one: decision.Decision, at: float) -> decision.CondensedDecision:
-            return _of(replace(one, inputs=inputs.UNKNOWN_INPUTS), at)
+        def of(decision: Any, at: float) -> Any:
+            return _of(replace(decision, inputs=inputs.UNKNOWN_INPUTS), at)
 
     _of = decision.CondensedDecision.of
     monkeypatch.setattr(decision.CondensedDecision, "of", Condensed.of)

@@ -157,7 +157,7 @@ def test_run_is_refused_whose_compacted_partition_others_have_added_to(
 ) -> None:
     """Only another partition of the run is asked for; it would be run whole."""
     lake = kind(s3_bucket)
-    files = FileOptions(content="rows", rows_per_file=1000)  # pyright: ignore[reportArgumentType]
+    files = FileOptions(content="rows", rows_per_file=1000)  # pyrefly: ignore[bad-argument-type]
     rows = pa.table({"x": [0] * 3001, "day": [2] * 3000 + [1]})
     policy: dict[str, Any] = {"owner": Owner(application="by hand"), "inputs": lake.raw(b"1")}
     with lake.daily.job(

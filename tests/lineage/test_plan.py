@@ -138,9 +138,9 @@ class TestRefusals:
         assert all(step.table != url(name) for layer in told.layers for step in layer)
         return one.why
 
-    def with_a(self, **more: object) -> LineageGraph:
+    def with_a(self, **more: Any) -> LineageGraph:
         made = graph(self.READS, "b", stale=["a"])
-        return replace(made, nodes={**made.nodes, key("a"): replace(made.nodes[key("a")], **more)})  # pyright: ignore
+        return replace(made, nodes={**made.nodes, key("a"): replace(made.nodes[key("a")], **more)})
 
     def test_what_needs_a_refused_job_waits(self) -> None:
         found = plan(self.with_a(self_made=(DAY,)))

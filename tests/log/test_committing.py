@@ -215,7 +215,8 @@ class TestFirstJobs:
         before = table.open()
         one = first("one", adds=(file_of("one"),), columns=COLUMNS, joins=True)
         two = first("two", metadata, columns=metadata)
-        two = replace(two, **{"joins": True, **second})
+        given: dict[str, Any] = {"joins": True, **second}
+        two = replace(two, **given)
         for change in (one, two):
             table.run(commit_change(LAYOUT, before, change, NOW))
         live = table.open().state.live.values()

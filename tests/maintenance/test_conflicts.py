@@ -33,7 +33,7 @@ DAYS = [f"day={number}" for number in range(365)]
 
 def opened(store: MemoryStore, clock: ManualClock, url: str = ROOT.url) -> Table:
     table = Table(url)
-    table.driver = MemoryDriver(store, None, clock)  # pyright: ignore
+    table.driver = MemoryDriver(store, None, clock)  # pyrefly: ignore[bad-assignment]
     return table
 
 

@@ -131,7 +131,7 @@ def test_a_replaced_file_stays_for_the_retention_and_goes_after_it(
 ) -> None:
     write(table, mode="overwrite")
     assert below(table)[table.root.url].uploads == {}
-    layout = type(table._layout)  # pyright: ignore
+    layout = type(table._layout)
     monkeypatch.setattr(layout, "retention", lambda self, state: -60.0)
     assert below(table)[table.root.url].uploads == {"removed": 2}
     assert table.scan().count() == 2
@@ -181,8 +181,8 @@ def test_an_entry_that_was_written_over_needs_a_person_and_nothing_is_purged(
 ) -> None:
     write(table)
     lost = write(table)
-    entry = table._layout.folder.entry(1)  # pyright: ignore
-    other = table.driver.perform(Get(table._layout.folder.entry(2)))  # pyright: ignore
+    entry = table._layout.folder.entry(1)
+    other = table.driver.perform(Get(table._layout.folder.entry(2)))
     assert isinstance(other, Found)
     table.driver.perform(Put(entry, other.body))
     done = below(table)[table.root.url]
@@ -196,7 +196,7 @@ def test_another_engines_table_is_named_and_nothing_of_it_is_deleted(
     foreign: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(foreign, mode="overwrite")
-    layout = type(foreign._layout)  # pyright: ignore
+    layout = type(foreign._layout)
     monkeypatch.setattr(layout, "retention", lambda self, state: -60.0)
     before = keys(foreign)
     done = below(foreign)[foreign.root.url]
@@ -210,7 +210,7 @@ def test_a_table_with_a_feature_that_is_not_known_is_named_and_left(table: Delta
         b'{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":'
         b'["deletionVectors"],"writerFeatures":["deletionVectors"]}}'
     )
-    table.driver.perform(Put(table._layout.folder.entry(1), entry))  # pyright: ignore
+    table.driver.perform(Put(table._layout.folder.entry(1), entry))
     done = below(table)[table.root.url]
     assert "deletionVectors" in done.notes[0]
     assert (done.person, done.again) == ([], [])

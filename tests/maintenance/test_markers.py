@@ -77,7 +77,7 @@ def test_file_is_not_missing_where_a_later_run_has_taken_it_away_or_may_have(
     store: MemoryStore, changes: dict[str, Any], is_missing: bool
 ) -> None:
     """Magic's overwrite takes away first, and a run may have no row for the day."""
-    given = {"mode": "replace", "partitions": ("day=1",), **changes}
+    given: dict[str, Any] = {"mode": "replace", "partitions": ("day=1",), **changes}
     table = memory_table(store, ROOT.url)
     table.run(open_try(ROOT, a_try(OTHER, **given)))
     del store.objects[A]

@@ -78,7 +78,7 @@ def test_purge_of_ten_thousand_uploads_adds_little_to_their_aborts(
     store = MemoryStore(clock)
     table = Table(ROOT.url)
     driver = TickingDriver(store)
-    table.driver = driver  # pyright: ignore
+    table.driver = driver  # pyrefly: ignore[bad-assignment]
     begin(table)
     clock.advance(2 * DAY)
     place = table.run(destination_at(ROOT))

@@ -75,7 +75,7 @@ def load_half(store: MemoryStore) -> None:
 def purged(store: MemoryStore, root: TableRoot = ROOT, **order: Any) -> PurgedDestination:
     table = memory_table(store, root.url)
     place = table.run(destination_at(root))
-    given = {"apply": True, "foreign_age": DAY, "s3a_patience": DAY, **order}
+    given: dict[str, Any] = {"apply": True, "foreign_age": DAY, "s3a_patience": DAY, **order}
     return purge_destination(table, place, PurgeOrder(**given))
 
 

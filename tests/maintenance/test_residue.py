@@ -142,7 +142,7 @@ def test_folder_that_a_task_removes_during_the_search_is_not_residue(
     def scan_late(path: object) -> object:
         if isinstance(path, Path) and path.name == "_temporary":
             shutil.rmtree(path)
-        return scan(path)  # pyright: ignore
+        return scan(path)  # pyrefly: ignore[no-matching-overload]
 
     monkeypatch.setattr(os, "scandir", scan_late)
     assert find_residue(None, str(tmp_path), [job("rolled-back")]).found == ()

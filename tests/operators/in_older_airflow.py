@@ -168,7 +168,7 @@ def xcom(run: Any, task_id: str, key: str = "return_value") -> Any:
 
 
 def events(run: Any) -> list[tuple[str, dict[str, Any]]]:
-    from airflow.models.dataset import DatasetEvent  # pyright: ignore[reportMissingImports]
+    from airflow.models.dataset import DatasetEvent  # pyrefly: ignore[missing-import]
     from airflow.utils.session import create_session
 
     with create_session() as session:
@@ -334,7 +334,7 @@ def test_the_link_is_kept_for_the_web_server(dags: dict[str, Any], retried: Any)
     ti = retried.get_task_instance("load")
     assert xcom(retried, "load", CONSOLE_KEY) == ""
     keep_link(ti, CONSOLE_KEY, "https://console.aws.amazon.com/s3/…")
-    serialized: Any = serialized_objects.SerializedDAG  # pyright: ignore
+    serialized: Any = serialized_objects.SerializedDAG
     served = serialized.from_dict(serialized.to_dict(dags["own"])).get_task("load")
     links = {link.name: link for link in served.operator_extra_links}
     link = links["S3 console"]

@@ -144,7 +144,7 @@ def answers(client: httpx.Client) -> bool:
 
 def add_user(name: str, password: str) -> None:
     """As ``airflow users create``, which takes ten seconds."""
-    from airflow.providers.fab.auth_manager.models import Role, User  # pyright: ignore[reportMissingImports]
+    from airflow.providers.fab.auth_manager.models import Role, User  # pyrefly: ignore[missing-import]
     from airflow.utils.session import create_session
     from werkzeug.security import generate_password_hash
 

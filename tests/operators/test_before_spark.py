@@ -97,7 +97,7 @@ class TestWhatTemplatesMake:
 
     def test_that_says_nothing_of_a_repetition(self, tables: Tables) -> None:
         task, given = operator(tables), cast("Any", task_context())
-        task.on_repeat = None  # pyright: ignore[reportAttributeAccessIssue]
+        task.on_repeat = None  # pyrefly: ignore[bad-assignment]
         with pytest.raises(
             AirflowFailException, match="Invalid on_repeat=None: its template has no value"
         ):

@@ -49,7 +49,7 @@ def connection(tables: Tables, connect: Connect) -> str:
 def load(tables: Tables, rank: int, dag: str = "daily", rows: int = 2, **policy: Any) -> str:
     """Replace the day by a run of a DAG."""
     owner = Owner(dag, f"run {rank}", "load", try_number=1)
-    given = {"mode": "replace", "run_rank": rank, "owner": owner, **policy}
+    given: dict[str, Any] = {"mode": "replace", "run_rank": rank, "owner": owner, **policy}
     done = tables.load(1, idempotency_key=f"{dag}/{rank}", rows=rows, **given)
     return str(done.job)
 
@@ -77,7 +77,7 @@ def loaded_by_magic(table: Table) -> None:
 def damaged_decision(tables: Tables) -> str:
     """Load a day, and damage the record of that run; returns its key."""
     key = tables.table().root.decision_key(load(tables, 1))
-    tables.table().run(Put(key, b"{"))  # pyright: ignore[reportArgumentType]
+    tables.table().run(Put(key, b"{"))
     return key
 
 
@@ -102,7 +102,12 @@ def find(connection: str, **arguments: Any) -> tuple[Any, dict[str, Any]]:
 
 def resolve(connection: str, **arguments: Any) -> tuple[Any, dict[str, Any]]:
     of = {name: arguments.pop(name) for name in ("try_number",) if name in arguments}
-    given = {"table": "flights", "policy": "newest_run", "poll_interval": 0.0, **arguments}
+    given: dict[str, Any] = {
+        "table": "flights",
+        "policy": "newest_run",
+        "poll_interval": 0.0,
+        **arguments,
+    }
     task = ResolveConflictsOperator(task_id="settle", zero_rename_conn_id=connection, **given)
     return run(task, **of)
 
@@ -593,7 +598,7 @@ def delta_load(
     """Replace days by a run of a DAG."""
     schema = pa.schema([("day", pa.int32()), ("flight", pa.string())])
     owner = Owner("daily", f"run {rank}", "load", try_number=1)
-    given = {"mode": "replace", "run_rank": rank, "owner": owner, **policy}
+    given: dict[str, Any] = {"mode": "replace", "run_rank": rank, "owner": owner, **policy}
     key = f"daily/{rank}"
     with table.job(schema, partition_by=["day"], idempotency_key=key, **given) as job:
         data = {"day": [day for day in days for _ in range(rows)]}

@@ -75,7 +75,7 @@ def test_a_load_reports_what_it_committed(tables: Tables, delta: DeltaTable) -> 
     assert report["job"] == delta.job_of_key(ONCE)
     assert (report["rows"], report["files"], report["repeated"]) == (1, 1, False)
     assert (report["partition"], report["version"]) == ("day=1", 0)
-    assert delta.owner_of(report["job"]).dag_id == "flights"  # pyright: ignore
+    assert delta.owner_of(report["job"]).dag_id == "flights"  # pyrefly: ignore[missing-attribute]
 
 
 def test_a_retry_reports_what_an_earlier_try_committed(

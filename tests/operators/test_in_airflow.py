@@ -32,7 +32,8 @@ def names_of_assets(uri: str) -> list[str]:
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        return [asset.name for asset in session.query(AssetModel).filter_by(uri=uri)]
+        assets: Any = session.query(AssetModel).filter_by(uri=uri)
+        return [asset.name for asset in assets]
 
 
 def delete(run: Any) -> None:
@@ -223,7 +224,8 @@ def test_the_example_that_a_commit_by_anybody_starts(tables: Tables, connect: Co
     connect("zero_rename_default", extra={"table_root": tables.url("").rstrip("/")})
     let_run("flights_watch")
     with create_session() as session:
-        (row,) = [it for it in session.query(Trigger) if it.classpath.endswith("CommitTrigger")]
+        triggers: Any = session.query(Trigger)
+        (row,) = [it for it in triggers if it.classpath.endswith("CommitTrigger")]
         number, trigger = row.id, resolve_name(row.classpath)(**row.kwargs)
     tables.load(1)
     tables.load(1, 2, rows=3)

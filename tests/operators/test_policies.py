@@ -138,7 +138,8 @@ def test_function_of_a_dag_file_honours_or_refuses_each_policy(
     tables: Tables, spark: FakeSpark, connect: Connect, committer: str
 ) -> None:
     def make(**given: Any) -> Any:
-        return zero_rename_task(load, **given)().operator
+        made: Any = zero_rename_task(load, **given)
+        return made().operator
 
     assert walk(tables, by_spark_submit(spark, make), connect, committer) == []
 

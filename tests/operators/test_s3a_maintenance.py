@@ -36,7 +36,7 @@ TRY = a_try(JOB, OWNER, idempotency_key="flights/scheduled__2013-02-01/load", be
 
 def refusing_to_list() -> Any:
     """What botocore does where the user has no right to list uploads."""
-    call = BaseClient._make_api_call  # pyright: ignore[reportAttributeAccessIssue]
+    call = BaseClient._make_api_call  # pyrefly: ignore[missing-attribute]
 
     def refuse(client: Any, operation: str, given: Any) -> Any:
         if operation == "ListMultipartUploads":

@@ -240,7 +240,7 @@ class TestWhatIsSeenBefore:
     @pytest.mark.parametrize("service", ["EmrServerless", "EmrContainers"], indirect=True)
     def test_overrides_of_a_job(self, service: Service) -> None:
         core_site = {"classification": "core-site"}
-        core_site["properties"] = {"mapreduce.outputcommitter.factory.class": "x.Other"}  # pyright: ignore
+        core_site["properties"] = {"mapreduce.outputcommitter.factory.class": "x.Other"}  # pyrefly: ignore[bad-assignment]
         overrides = {"applicationConfiguration": [core_site]}
         said = refused(service, "factory-overridden", configuration_overrides=overrides)
         assert "configuration_overrides, core-site" in said
@@ -266,7 +266,7 @@ class TestWhatIsSeenBefore:
         # The word's own setting is stronger.
         assert run(service)["committer"] == "magic"
         bucket = service.application.tables.bucket.name
-        found[0]["properties"] = {f"fs.s3a.bucket.{bucket}.multipart.purge": "true"}  # pyright: ignore
+        found[0]["properties"] = {f"fs.s3a.bucket.{bucket}.multipart.purge": "true"}
         service.jobs.clear()
         with pytest.raises(AirflowFailException, match=r"multipart-purge.*runtimeConfiguration"):
             run(service, task_id="another")
@@ -353,7 +353,7 @@ class TestWhatIsSeenBefore:
 
 def described(monkeypatch: pytest.MonkeyPatch, operation: str, answer: dict[str, Any]) -> None:
     """Let a service describe what a job runs on as a test says."""
-    original = BaseClient._make_api_call  # pyright: ignore
+    original = BaseClient._make_api_call  # pyrefly: ignore[missing-attribute]
 
     def call(client: Any, name: str, given: Any) -> Any:
         made = original(client, name, given)
@@ -367,7 +367,7 @@ def described(monkeypatch: pytest.MonkeyPatch, operation: str, answer: dict[str,
 def denied(monkeypatch: pytest.MonkeyPatch, service: Service, operation: str) -> None:
     """Let a service refuse to describe it; what the operator that submits asks for itself it
     gets."""
-    original, task = BaseClient._make_api_call, type(operator(service))  # pyright: ignore
+    original, task = BaseClient._make_api_call, type(operator(service))  # pyrefly: ignore[missing-attribute]
     describe, asks = task._described, list[bool]()
 
     def call(client: Any, name: str, given: Any) -> Any:

@@ -483,7 +483,7 @@ def test_a_job_has_ended_or_not(name: str, unfinished: Sequence[str], ended: str
     """No state of a service is overlooked, by boto's descriptions of them."""
     shape = "StepState" if name == "emr" else "JobRunState"
     known = botocore.session.get_session().get_service_model(name).shape_for(shape)
-    assert {*unfinished, *ended.split()} == set(known.enum)  # pyright: ignore
+    assert {*unfinished, *ended.split()} == set(known.enum)  # pyrefly: ignore[missing-attribute]
 
 
 class TestDeferred:

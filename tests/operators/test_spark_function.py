@@ -161,7 +161,7 @@ def test_coroutine_function_is_refused_in_dag_file() -> None:
     async def load(spark: Any) -> None: ...
 
     with DAG("flights"), pytest.raises(InvalidInputError, match=r"load\(\) is a coroutine"):
-        load()  # pyright: ignore
+        load()  # pyrefly: ignore[missing-argument]
 
 
 def test_its_own_exception_comes_first(tables: Tables, spark: FakeSpark) -> None:

@@ -252,7 +252,8 @@ class TestTries:
             task._hook = task._get_hook()
             cannot = None if ends else FileNotFoundError("yarn")
             monkeypatch.setattr(task._hook, "on_kill", Mock(side_effect=cannot))
-            another = Owner(**{**mine, "task_id": "other"})
+            given: dict[str, Any] = {**mine, "task_id": "other"}
+            another = Owner(**given)
             other = tables.undecided(2, owner=another)
             owner = Owner(**mine, map_index=-1, try_number=1)
             left.extend((tables.undecided(1, idempotency_key=ONCE, owner=owner), other))

@@ -184,7 +184,11 @@ class TestHadoops:
 
     def end(self, tables: Tables, record: TryRecord, **more: Any) -> None:
         table = tables.table()
-        report = {"job": record.uuid, "committer": "magic", "decided_at": record.opened_at}
+        report: dict[str, Any] = {
+            "job": record.uuid,
+            "committer": "magic",
+            "decided_at": record.opened_at,
+        }
         report["partitions"] = [{"partition": "day=1", "files": 0, "rows": 0, "bytes": 0}]
         table.run(ledger.close_try(table.root, record, state=COMMITTED, report=report, **more))
 
@@ -248,7 +252,7 @@ class TestDeferred:
     ) -> None:
         other = at_work()
         task = operator(tables, **DAY)
-        task.deferrable = True  # pyright: ignore[reportAttributeAccessIssue]
+        task.deferrable = True
         with pytest.raises(TaskDeferred) as deferred:
             run(task)
         assert deferred.value.method_name == "wait_over"

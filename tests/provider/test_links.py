@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -43,12 +44,12 @@ def hook(endpoint: str, region: str | None) -> SimpleNamespace:
     ],
 )
 def test_the_consoles_address(endpoint: str, region: str | None, url: str) -> None:
-    assert TableConsoleLink.url("s3://lake/wh/a b", hook(endpoint, region)) == url  # pyright: ignore
+    assert TableConsoleLink.url("s3://lake/wh/a b", hook(endpoint, region)) == url  # pyrefly: ignore[bad-argument-type]
 
 
 def test_the_consoles_address_of_a_partition() -> None:
     aws = hook("https://s3.amazonaws.com", None)
-    found = TableConsoleLink.url("s3://lake/wh/flights", aws, "city=a%2Fb/day=1")  # pyright: ignore
+    found = TableConsoleLink.url("s3://lake/wh/flights", aws, "city=a%2Fb/day=1")  # pyrefly: ignore[bad-argument-type]
     assert found.endswith("?prefix=wh/flights/city%3Da%252Fb/day%3D1/")
 
 
@@ -66,12 +67,12 @@ def test_the_operator_carries_them() -> None:
     assert links(kept) == ["p", "m", "c"]
 
 
-def loaded(*partitions: str, **policy: object) -> SimpleNamespace:
+def loaded(*partitions: str, **policy: Any) -> SimpleNamespace:
     operator = SimpleNamespace()
     store = hook("https://s3.amazonaws.com", None)
     store.settings = SimpleNamespace(conn_id="lake")
     ti = SimpleNamespace()
-    link_to_table(operator, ti, store, "s3://lake/wh/t", partitions, **policy)  # pyright: ignore
+    link_to_table(operator, ti, store, "s3://lake/wh/t", partitions, **policy)  # pyrefly: ignore[bad-argument-type]
     return operator
 
 

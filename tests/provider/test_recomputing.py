@@ -96,7 +96,7 @@ def api(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> Iterator[Api]:
 
         def log_message(self, format: str, *args: Any) -> None: ...
 
-    monkeypatch.setattr(airflow_api._answer.retry, "sleep", lambda _: None)  # pyright: ignore
+    monkeypatch.setattr(airflow_api._answer.retry, "sleep", lambda _: None)
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         connect("airflow_api", "http", host="127.0.0.1", port=server.server_port)
         thread = threading.Thread(target=server.serve_forever)

@@ -11,7 +11,7 @@ from typing import Any
 
 import botocore.session
 import pytest
-from airflow.sdk.module_loading import import_string  # pyright: ignore
+from airflow.sdk.module_loading import import_string
 
 from support.airflow import Connect, Tables
 from zero_rename.committer import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def job(
     committer: str = "magic",
     conf: dict[str, str] | None = None,
     core_site: dict[str, str] | None = None,
-    **known: object,
+    **known: Any,
 ) -> JobFacts:
     """A job with the rendered settings of its committer, overridden by the DAG's ``conf``."""
     layers = [(DAG_CONF, conf or {})]
@@ -45,7 +46,7 @@ def job(
         layers.append(("settings", S3ASettings(Committer(committer)).spark_conf()))
     layers.append((CORE_SITE, core_site or {}))
     made = JobFacts(committer, effective(layers, "bucket"), "s3a://bucket/table")
-    return replace(made, **known)  # pyright: ignore[reportArgumentType]
+    return replace(made, **known)
 
 
 def bare(committer: str, *layers: tuple[str, dict[str, str]]) -> JobFacts:

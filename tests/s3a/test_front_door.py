@@ -107,7 +107,7 @@ def findings(given: Submitted, folder: Path, caplog: pytest.LogCaptureFixture) -
     load = LoadRequest(word, ROOT, given.mode, given.partitions)
     caplog.set_level(logging.WARNING)
     table = Table(ROOT.url)
-    table.driver = MemoryDriver(store)  # pyright: ignore
+    table.driver = MemoryDriver(store)  # pyrefly: ignore[bad-assignment]
     try:
         conf = S3ASettings(word, **given.options).spark_conf()
         check_submission(load, call, conf, table)
@@ -134,7 +134,8 @@ def test_a_submission_that_accepts_it_does_not(
 ) -> None:
     given = SUBMITTED[check]
     accepting = {**given.conf, "spark.zero_rename.s3a.accept": check}
-    said = findings(Submitted(**{**vars(given), "conf": accepting}), tmp_path, caplog)
+    fields: dict[str, Any] = {**vars(given), "conf": accepting}
+    said = findings(Submitted(**fields), tmp_path, caplog)
     assert f"[{check}]" not in said
 
 
@@ -185,7 +186,7 @@ class TestPodsOfKubernetes:
 
     def findings(self, folder: Path, caplog: pytest.LogCaptureFixture, **conf: str) -> str:
         where = {"master": "k8s://https://host", "deploy_mode": "cluster"}
-        return findings(Submitted("directory", conf, **where), folder, caplog)  # pyright: ignore
+        return findings(Submitted("directory", conf, **where), folder, caplog)
 
     def test_staging_on_their_own_disks_is_refused(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -48,7 +48,8 @@ class Days:
 
     def sensor(self, **arguments: Any) -> SuccessManifestSensor:
         given = {"task_id": "wait", "table": self.url, "poke_interval": 0.05, "timeout": 0.2}
-        return SuccessManifestSensor(**given | arguments)
+        fields: dict[str, Any] = given | arguments
+        return SuccessManifestSensor(**fields)
 
     def wait(self, **arguments: Any) -> Any:
         task = self.sensor(**arguments)

@@ -222,7 +222,7 @@ def test_what_was_made_again_and_is_not_ready_is_waited_for(
     layers = [((),), ()]
 
     def make_again(*_: Any, **__: Any) -> Recomputed:
-        made = Recomputed((), 0.0, layers=layers.pop(0))  # pyright: ignore[reportArgumentType]
+        made = Recomputed((), 0.0, layers=layers.pop(0))
         if made.layers:
             tables.decided(1)
         return made

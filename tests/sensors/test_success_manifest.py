@@ -235,7 +235,7 @@ class TestHere:
         task = sensor(tables, partition="day=1", newer_than_version="{{ params.version }}")
         setattr(task, name, value)
         with pytest.raises(AirflowFailException, match=f"Invalid {name}=.*not a text"):
-            task.poke(task_context(task))  # pyright: ignore[reportArgumentType]
+            task.poke(task_context(task))  # pyrefly: ignore[bad-argument-type]
 
     @pytest.mark.parametrize("name", ["idempotency_key", "upstream_task_id"])
     @pytest.mark.parametrize("value", ["", "None"])
@@ -463,10 +463,10 @@ class TestDeferred:
         """No second deferral, which would begin the timeout anew."""
         task = sensor(tables, idempotency_key="k", deferrable=True)
         event = {"state": "ready", "explanation": "x", "report": {"rows": 0}}
-        assert task.execute_complete({}, event) == {"rows": 0}  # pyright: ignore
+        assert task.execute_complete({}, event) == {"rows": 0}
         event = {"state": "failed", "explanation": "aborted", "report": None}
         with pytest.raises(AirflowFailException, match="aborted"):
-            task.execute_complete({}, event)  # pyright: ignore
+            task.execute_complete({}, event)
 
     @pytest.mark.parametrize(
         ("soft_fail", "expected"), [(False, AirflowSensorTimeout), (True, AirflowSkipException)]
@@ -534,7 +534,7 @@ class TestOutputsOfOthers:
         assert query.ask(tables.table()).state == "waiting"
         tables.load(3)
         event = asdict(query.ask(tables.table()))
-        assert len((few.execute_complete(task_context(few), event) or {})["partitions"]) == 3  # pyright: ignore
+        assert len((few.execute_complete(task_context(few), event) or {})["partitions"]) == 3  # pyrefly: ignore[bad-argument-type]
 
     def test_directory_is_spelled_as_its_table_does(self, tables: Tables) -> None:
         rows = pa.table({"month": pa.array([2], pa.int32()), "day": ["a"], "n": [1]})

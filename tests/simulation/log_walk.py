@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import patch
 
 from simulation.decoded import log_read_once
 
@@ -501,7 +502,7 @@ class Walk:
         """A run that takes the place of what its earlier tries left."""
 
         def work() -> Any:
-            given = {"depth": LogDepth.FILES, "run": "daily", **how}
+            given: dict[str, Any] = {"depth": LogDepth.FILES, "run": "daily", **how}
             opened, change = yield from self._job(job, ["1"], **given)
             try:
                 asks = ("daily", change.job, self.now, ALL, change.replaced)
@@ -794,8 +795,7 @@ def restores(seed: int) -> Walk:
 def tries(seed: int) -> Walk:
     """Tries of one run, one after another, of which drivers die at any request, among jobs of
     other runs; checksum files name one transaction."""
-    former, checksum.TRANSACTIONS = checksum.TRANSACTIONS, 1
-    try:
+    with patch.object(checksum, "TRANSACTIONS", 1):
         walk = Walk(seed)
         walk.make()
         for number in range(3):
@@ -808,16 +808,13 @@ def tries(seed: int) -> Walk:
             walk.drive(crowd)
         walk.check_end()
         return walk
-    finally:
-        checksum.TRANSACTIONS = former
 
 
 def reruns(seed: int) -> Walk:
     """A run that loads again and again beside replaces, restores, compactions of this package and
     of others."""
-    former = checksum.TRANSACTIONS
-    checksum.TRANSACTIONS = former if seed % 2 else 1
-    try:
+    named = checksum.TRANSACTIONS if seed % 2 else 1
+    with patch.object(checksum, "TRANSACTIONS", named):
         walk = Walk(seed)
         walk.make()
         walk.alone(walk.writer("a", ["1"]))
@@ -838,8 +835,6 @@ def reruns(seed: int) -> Walk:
         walk.drive({f"c{at}": walk.rnd.choice(crowd)(f"c{at}") for at in range(5)})
         walk.check_end()
         return walk
-    finally:
-        checksum.TRANSACTIONS = former
 
 
 def replacing_reruns(seed: int) -> Walk:
@@ -863,10 +858,9 @@ def replacing_reruns(seed: int) -> Walk:
 def late_runs(seed: int) -> Walk:
     """Runs of other ranks that give way to newer ones or replace them on purpose, beside restores,
     compactions, and jobs that empty partitions."""
-    former = checksum.TRANSACTIONS, checksum.RANKED
-    if seed % 2 == 0:
-        checksum.TRANSACTIONS, checksum.RANKED = 1, former[1] if seed % 4 else 1
-    try:
+    named = checksum.TRANSACTIONS if seed % 2 else 1
+    ranked = checksum.RANKED if seed % 4 else 1
+    with patch.multiple(checksum, TRANSACTIONS=named, RANKED=ranked):
         walk = Walk(seed)
         walk.make()
 
@@ -886,16 +880,13 @@ def late_runs(seed: int) -> Walk:
         walk.drive({f"c{at}": walk.rnd.choice(crowd)(f"c{at}") for at in range(4)})
         walk.check_end()
         return walk
-    finally:
-        checksum.TRANSACTIONS, checksum.RANKED = former
 
 
 def settlements(seed: int) -> Walk:
     """Settlements of conflicts beside the runs that lose by them, those that stand and others, at
     any time; some runs settle one as they load."""
-    former = checksum.TRANSACTIONS
-    checksum.TRANSACTIONS = former if seed % 2 else 1
-    try:
+    named = checksum.TRANSACTIONS if seed % 2 else 1
+    with patch.object(checksum, "TRANSACTIONS", named):
         walk, runs = Walk(seed), [f"run{it}" for it in range(6)]
         walk.make()
 
@@ -917,8 +908,6 @@ def settlements(seed: int) -> Walk:
         walk.drive({f"c{at}": walk.rnd.choice(crowd)(f"c{at}") for at in range(4)})
         walk.check_end()
         return walk
-    finally:
-        checksum.TRANSACTIONS = former
 
 
 def _played(walk: Walk, crowd: list[Callable[[str], Any]]) -> Walk:
@@ -1033,12 +1022,9 @@ def asleep(seed: int) -> Walk:
 def few_in_checksums(seed: int) -> Walk:
     """As *writers*, with checksum files that name no files and one transaction: a replace opens
     the log a second time, in every other walk for the files of its partitions alone."""
-    former = checksum.FILES, checksum.TRANSACTIONS, opening.MANY
-    checksum.FILES, checksum.TRANSACTIONS, opening.MANY = 0, 1, former[2] * (seed % 2)
-    try:
+    many = opening.MANY if seed % 2 else 0
+    with patch.multiple(checksum, FILES=0, TRANSACTIONS=1), patch.object(opening, "MANY", many):
         return writers(seed)
-    finally:
-        checksum.FILES, checksum.TRANSACTIONS, opening.MANY = former
 
 
 WORLDS: dict[str, Callable[[int], Walk]] = {

@@ -331,7 +331,12 @@ def again(
 
 
 def _cleared_spec(clear: str, named: Sequence[str], **policy: Any) -> JobSpec:
-    words = {"idempotency_key": RUN, "on_repeat": OnRepeat.REPLACE_OWN, **UNMARKED, **policy}
+    words: dict[str, Any] = {
+        "idempotency_key": RUN,
+        "on_repeat": OnRepeat.REPLACE_OWN,
+        **UNMARKED,
+        **policy,
+    }
     return JobSpec(SCHEMA, Mode.REPLACE, ("day",), owner=cleared(clear, named), **words)
 
 
@@ -450,11 +455,11 @@ def in_turn(partition: str, *modes: Mode | None, name: str = "turns") -> Partici
     """
 
     def jobs(ids: Ids) -> Step[None]:
-        policy = {"on_conflict": OnConflict.LAST_WINS, **UNMARKED}
+        policy: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS, **UNMARKED}
         for number, mode in enumerate(modes):
             context = context_of(ids, f"{name}{number}")
             if mode is None:
-                empties = {"replace_partitions": (partition,), **policy}
+                empties: dict[str, Any] = {"replace_partitions": (partition,), **policy}
                 yield from _job(context, JobSpec(SCHEMA, Mode.REPLACE, ("day",), **empties), ())
             else:
                 yield from _job(context, JobSpec(SCHEMA, mode, ("day",), **policy), (partition,))

@@ -71,7 +71,7 @@ def table(s3_bucket: Any) -> Table:
     return table
 
 
-def add_row(table: Table) -> None:
+def add_row(table: Table | DeltaTable) -> None:
     with table.job(pa.schema([("n", pa.int64())])) as job:
         job.write(pa.table({"n": [1]}))
 

@@ -34,7 +34,7 @@ def test_frames_are_written_and_read(spark: Any, bucket: str) -> None:
     @dg.asset(partitions_def=DAYS)
     def report(flights: DataFrame) -> None:
         # load() serves every Spark; of the data source Spark 3.5 knows nothing.
-        plan = flights._jdf.queryExecution().toString()  # pyright: ignore
+        plan = flights._jdf.queryExecution().toString()  # pyrefly: ignore[not-callable]
         assert "BatchScan" not in plan
         took.append([tuple(row) for row in flights.collect()])
 

@@ -75,7 +75,7 @@ def test_what_a_submitter_says_by_a_setting_of_spark(
     monkeypatch.setenv(HANDOFF, "")
     frame = Frame()
     frame.sparkSession = SimpleNamespace(conf={HANDOFF_SETTING: packed})
-    assert save(frame, partition_by=["day"]).repeated  # pyright: ignore
+    assert save(frame, partition_by=["day"]).repeated  # pyrefly: ignore[bad-argument-type, missing-attribute]
 
 
 def load(table: Table, owner: Owner = FIRST) -> None:
@@ -84,7 +84,7 @@ def load(table: Table, owner: Owner = FIRST) -> None:
 
 
 def written(**arguments: Any) -> Any:
-    return save(Frame(), partition_by=["day"], **arguments)  # pyright: ignore
+    return save(Frame(), partition_by=["day"], **arguments)  # pyrefly: ignore[bad-argument-type]
 
 
 def test_what_an_earlier_try_committed_is_not_computed_again(
@@ -118,7 +118,7 @@ def test_a_cleared_task_is_computed(table: Table, monkeypatch: pytest.MonkeyPatc
 
 
 #: This process, as an application of Spark's.
-MINE = replace(FIRST, application=application_of(Frame.sparkSession))  # pyright: ignore
+MINE = replace(FIRST, application=application_of(Frame.sparkSession))  # pyrefly: ignore[bad-argument-type]
 
 
 class TestSecondWriteOfAnApplication:

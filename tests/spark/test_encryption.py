@@ -124,7 +124,7 @@ def test_submitters_encryption_leaves_a_tables_own(
     with Table(url).job(data.schema, files=FileOptions(encryption="SSE-S3")) as job:
         job.write(data)
     monkeypatch.setenv("ZERO_RENAME_ENCRYPTION", str(DEMANDED))
-    frame = spark.sql("select 2 n")  # pyright: ignore[reportAttributeAccessIssue]
+    frame = spark.sql("select 2 n")  # pyrefly: ignore[missing-attribute]
     save(frame, url)
     assert Table(url).encryption == Encryption(Algorithm.SSE_S3)
     assert keys_of(s3_bucket) == {None}

@@ -185,7 +185,11 @@ class TestBatches:
         kind = changes(spark).schema
         rows = spark.readStream.schema(kind).option("maxFilesPerTrigger", 1)
         rows = rows.parquet(str(tmp_path / "rows*"))
-        words = {"mode": "merge", "merge_on": ["k"], "trigger": {"availableNow": True}}
+        words: dict[str, Any] = {
+            "mode": "merge",
+            "merge_on": ["k"],
+            "trigger": {"availableNow": True},
+        }
         words |= {"across_partitions": across}
         query = stream(rows, url, checkpoint=str(tmp_path / "checkpoint"), **words)
         query.awaitTermination()
@@ -260,8 +264,9 @@ class TestRules:
         schema = SCHEMA.append(pa.field("f", pa.float64()))
         put(url, (1, "a", "x", 1.0), schema=schema)
         frame = changes(spark, (1, "b", "x", 2.0), schema="k long, v string, p string, f double")
+        fields: dict[str, Any] = {"on": ["k"], **given}
         with pytest.raises(InvalidInputError, match=message):
-            merge(frame, url, **{"on": ["k"], **given})
+            merge(frame, url, **fields)
         assert versions(url) == {"p=x": 1}
 
     def test_tables_and_frames_that_are_refused(self, spark, url, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -111,7 +112,8 @@ def test_every_option_is_read():
     members = {camel(field.name): field.name for field in dataclasses.fields(WriterOptions)}
     assert set(EVERY) == set(members)
     found = read_writer_options({name.lower(): text for name, (text, _) in EVERY.items()}, {})
-    assert found == WriterOptions(**{members[name]: value for name, (_, value) in EVERY.items()})
+    wanted: dict[str, Any] = {members[name]: value for name, (_, value) in EVERY.items()}
+    assert found == WriterOptions(**wanted)
     assert found.files().tags == {"a": "b", "c": "d=e"}
     assert found.owner("app").run_id == "r"
 

@@ -64,14 +64,14 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in set(sys.modules) - before:
         if name.startswith(("zip_of_a_test", "first", "second", "late")):
             del sys.modules[name]
-    zipimport._zip_directory_cache.pop(str(path), None)  # pyright: ignore
+    zipimport._zip_directory_cache.pop(str(path), None)  # pyrefly: ignore[missing-attribute]
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], int]:
     """How often an archive's directory has been read since."""
     seen: list[str] = []
-    read: Any = zipimport._read_directory  # pyright: ignore
+    read: Any = zipimport._read_directory  # pyrefly: ignore[missing-attribute]
 
     def noted(archive: str) -> Any:
         seen.append(archive)
@@ -104,7 +104,7 @@ def test_unchanged_archive_is_read_once_for_all_importers(
     importlib.invalidate_caches()
     importlib.invalidate_caches()
     assert reads(archive) == 1
-    plain = zipimport._read_directory(str(archive))  # pyright: ignore
+    plain = zipimport._read_directory(str(archive))  # pyrefly: ignore[missing-attribute]
     assert [importer._files for importer in importers(archive)] == [plain, plain]
 
 
@@ -161,7 +161,7 @@ def test_removed_archive_has_no_modules_until_it_is_back(spared: Path) -> None:
     spared.rename(away)
     importlib.invalidate_caches()
     assert all(importer._files == {} for importer in importers(spared))
-    assert str(spared) not in zipimport._zip_directory_cache  # pyright: ignore
+    assert str(spared) not in zipimport._zip_directory_cache  # pyrefly: ignore[missing-attribute]
     away.rename(spared)
     importlib.invalidate_caches()
     assert all("first.py" in importer._files for importer in importers(spared))
@@ -172,7 +172,7 @@ def test_damaged_archive_has_no_modules_until_it_is_mended(spared: Path) -> None
     importlib.invalidate_caches()
     importlib.invalidate_caches()
     assert all(importer._files == {} for importer in importers(spared))
-    assert str(spared) not in zipimport._zip_directory_cache  # pyright: ignore
+    assert str(spared) not in zipimport._zip_directory_cache  # pyrefly: ignore[missing-attribute]
     make(spared, second=2)
     importlib.invalidate_caches()
     assert value_of("second") == 2
@@ -181,7 +181,7 @@ def test_damaged_archive_has_no_modules_until_it_is_mended(spared: Path) -> None
 def test_archive_replaced_while_it_is_read_is_read_again(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: Any = zipimport._read_directory  # pyright: ignore
+    read: Any = zipimport._read_directory  # pyrefly: ignore[missing-attribute]
 
     def replaced(path: str) -> Any:
         found = read(path)
@@ -211,9 +211,9 @@ def test_new_archive_is_found_also_where_its_path_was_known_before(spared: Path)
 
 def test_cache_emptied_by_other_code_is_filled_again(spared: Path) -> None:
     """As setuptools and pip do it."""
-    zipimport._zip_directory_cache.pop(str(spared))  # pyright: ignore
+    zipimport._zip_directory_cache.pop(str(spared))  # pyrefly: ignore[missing-attribute]
     importlib.invalidate_caches()
-    assert "first.py" in zipimport._zip_directory_cache[str(spared)]  # pyright: ignore
+    assert "first.py" in zipimport._zip_directory_cache[str(spared)]  # pyrefly: ignore[missing-attribute]
 
 
 def test_method_put_there_by_other_code_is_left_alone(

@@ -70,7 +70,7 @@ def events(run: Any) -> list[tuple[str, str | None, dict[str, Any]]]:
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        found = session.query(AssetEvent).filter_by(source_run_id=run.run_id)
+        found: Any = session.query(AssetEvent).filter_by(source_run_id=run.run_id)
         mine = [event for event in found if event.source_dag_id == run.dag_id]
         return [(event.asset.uri, event.partition_key, dict(event.extra)) for event in mine]
 
@@ -119,7 +119,8 @@ def started_by_assets() -> dict[tuple[str, str | None], Any]:
         with prohibit_commit(session) as guard:
             runner._create_dagruns_for_dags(guard, session)
             guard.commit()
-        made = [run for run in session.query(DagRun) if run.id not in before]
+        runs: Any = session.query(DagRun)
+        made = [run for run in runs if run.id not in before]
         session.expunge_all()
     return {(run.dag_id, run.partition_key): run for run in made}
 

@@ -239,7 +239,8 @@ class EmrServerless(Service):
                 }
             },
         }
-        return ZeroRenameEmrServerlessOperator(**given | arguments)
+        fields: dict[str, Any] = given | arguments
+        return ZeroRenameEmrServerlessOperator(**fields)
 
     def words(self, request: dict[str, Any]) -> list[str]:
         return shlex.split(request["job_driver"]["sparkSubmit"]["sparkSubmitParameters"])
@@ -304,7 +305,8 @@ class EmrSteps(Service):
                 "Args": ["spark-submit", "--deploy-mode", "cluster", APPLICATION, "--day", "1"],
             },
         }
-        return ZeroRenameEmrStepOperator(**{"job_flow_id": self.id, "steps": [step]} | arguments)
+        given: dict[str, Any] = {"job_flow_id": self.id, "steps": [step]} | arguments
+        return ZeroRenameEmrStepOperator(**given)
 
     def made(self, backend: Any, answer: Any) -> Any:
         return answer[0]

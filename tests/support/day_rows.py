@@ -20,7 +20,8 @@ def load(table: Table, *values: int, day: int = 1, **policy: Any) -> str:
 
 
 def load_rows(table: Table, made: pa.Table, **policy: Any) -> str:
-    with table.job(made.schema, **{"partition_by": ["day"], **policy}) as job:
+    given: dict[str, Any] = {"partition_by": ["day"], **policy}
+    with table.job(made.schema, **given) as job:
         job.write(made)
     assert job.job is not None
     return job.job

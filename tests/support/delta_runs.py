@@ -60,7 +60,7 @@ class World:
         :param beside: what happens while the job is open.
         """
         self.advance(1)
-        given = {
+        given: dict[str, Any] = {
             "mode": "overwrite",
             "partition_by": ["day"],
             "run_rank": rank,

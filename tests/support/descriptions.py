@@ -23,7 +23,7 @@ def read_once() -> None:
     listed = cache(create_loader().list_available_services)
     JSONFileLoader.load_file = lambda self, file_path: read(file_path)
     Loader.list_available_services = lambda self, type_name: listed(type_name)
-    hooks.accepts_kwargs = _accepts_keywords
+    hooks.accepts_kwargs = _accepts_keywords  # pyrefly: ignore[bad-assignment]
     aliaser: Any = hooks.EventAliaser
     called = cache(aliaser(None)._alias_event_name)
     aliaser._alias_event_name = lambda self, event_name: called(event_name)

@@ -86,7 +86,7 @@ class FaultyServer:
                 self.wfile.flush()
                 return answered
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, format: str, *_: Any) -> None:
                 pass
 
         class Server(ThreadingHTTPServer):

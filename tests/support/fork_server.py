@@ -130,8 +130,8 @@ def _wait(program: int, connection: socket.socket) -> int:
 def _import() -> None:
     """Import what programs do, and let botocore read its description of S3."""
     import boto3
-    import descriptions
-    import known_store
+    import descriptions  # pyrefly: ignore[missing-import]
+    import known_store  # pyrefly: ignore[missing-import]
     import pandas  # noqa: F401 - pyarrow does, where it converts Python's values
     import pyarrow.parquet  # noqa: F401
 

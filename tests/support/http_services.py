@@ -148,9 +148,8 @@ class Kubernetes(HttpService):
         }
         from zero_rename.operators.spark_kubernetes import ZeroRenameSparkKubernetesOperator
 
-        return ZeroRenameSparkKubernetesOperator(
-            **{"namespace": "spark", "template_spec": body} | arguments
-        )
+        given: dict[str, Any] = {"namespace": "spark", "template_spec": body} | arguments
+        return ZeroRenameSparkKubernetesOperator(**given)
 
     def words(self, request: dict[str, Any]) -> list[str]:
         settings = request["spec"]["sparkConf"].items()

@@ -7,9 +7,9 @@ import json
 import sys
 from typing import Any
 
-import deltalake  # pyright: ignore[reportMissingImports]
+import deltalake
 import duckdb
-import duckdb_extension_delta  # pyright: ignore[reportMissingImports]
+import duckdb_extension_delta  # pyrefly: ignore[missing-import]
 import polars
 import pyarrow as pa
 

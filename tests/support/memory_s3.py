@@ -150,7 +150,7 @@ def is_wanted(request: pytest.FixtureRequest) -> bool:
 def answering(*servers: MemoryS3) -> Iterator[None]:
     """Clients of these endpoints, made before or after, are answered here."""
     by_endpoint = {server.endpoint: server for server in servers}
-    send = BaseClient._make_api_call  # pyright: ignore
+    send = BaseClient._make_api_call  # pyrefly: ignore[missing-attribute]
 
     def call(self: Any, operation_name: str, api_params: dict[str, Any]) -> Any:
         server = by_endpoint.get(self.meta.endpoint_url)

@@ -108,7 +108,7 @@ class MemoryStore:
     def __init__(
         self, clock: Callable[[], float] | None = None, behaviour: Behaviour | None = None
     ) -> None:
-        self.clock = clock or ManualClock()
+        self.clock: Any = clock or ManualClock()
         self.behaviour = behaviour or Behaviour()
         self.objects: dict[str, StoredObject] = {}
         self.uploads: dict[str, StoredUpload] = {}

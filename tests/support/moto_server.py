@@ -24,8 +24,9 @@ if __package__:
     from .counting import CountingMiddleware, RequestCounter
     from .garbage import collect_rarely
 else:
-    from counting import CountingMiddleware, RequestCounter  # run as a script
-    from garbage import collect_rarely
+    # Run as a script.
+    from counting import CountingMiddleware, RequestCounter  # pyrefly: ignore[missing-import]
+    from garbage import collect_rarely  # pyrefly: ignore[missing-import]
 
 #: moto takes any credentials; these are not worth keeping secret.
 ACCESS_KEY, SECRET_KEY, REGION = "test-access-key", "test-secret-key", "us-east-1"

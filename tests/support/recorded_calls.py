@@ -65,7 +65,7 @@ class _Known(dict[str, Any]):
 @contextmanager
 def recorded_calls(monkeypatch: pytest.MonkeyPatch, calls: list[Call]) -> Iterator[None]:
     """Note in the block what botocore is really asked."""
-    original = BaseClient._make_api_call  # pyright: ignore[reportAttributeAccessIssue]
+    original = BaseClient._make_api_call  # pyrefly: ignore[missing-attribute]
 
     def call(client: Any, operation: str, given: dict[str, Any]) -> Any:
         calls.append(Call(f"{client.meta.service_model.signing_name}:{operation}", given))

@@ -30,7 +30,6 @@ from tools.server_process import PATIENCE, ServerError
 ROOT = Path(__file__).resolve().parents[2]
 _RAN_ON = "S3 server"
 _LACKS = "no S3 server"
-_RUN = pytest.StashKey["_Run"]()
 #: The variable that names a folder which all workers of a run share, gone with the run.
 RUN_FOLDER = "TEST_RUN_FOLDER"
 
@@ -89,6 +88,9 @@ class _Run:
                 except psutil.TimeoutExpired:
                     process.kill()  # The kernel ends what it had started.
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_RUN = pytest.StashKey[_Run]()
 
 
 def shared_server(config: pytest.Config, name: str) -> Server:

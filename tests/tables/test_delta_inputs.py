@@ -38,7 +38,8 @@ def weeks(s3_bucket: Bucket) -> DeltaTable:
 
 def load(table: DeltaTable | Table, day: int, *delays: int, **more: Any) -> str:
     data = pa.table({"day": [day] * len(delays), "delay": list(delays)})
-    with table.job(data.schema, partition_by=["day"], **{"mode": "overwrite", **more}) as job:
+    given: dict[str, Any] = {"mode": "overwrite", **more}
+    with table.job(data.schema, partition_by=["day"], **given) as job:
         job.write(data)
     assert job.job is not None
     return job.job

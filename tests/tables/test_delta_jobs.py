@@ -550,7 +550,8 @@ class TestOtherRuns:
 
     def opened(self, table: DeltaTable, *days: str, **policy: Any) -> WriteJob:
         given = {"mode": "overwrite", "replace_partitions": [f"day={day}" for day in days]}
-        job = table.job(COLUMNS, partition_by=["day"], **given | policy)
+        fields: dict[str, Any] = given | policy
+        job = table.job(COLUMNS, partition_by=["day"], **fields)
         job.__enter__()
         return job
 

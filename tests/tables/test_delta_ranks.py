@@ -36,7 +36,12 @@ def load(
 
     :param beside: what happens while the job is open.
     """
-    given = {"mode": "overwrite", "on_conflict": "newest_run", "run_rank": rank, **policy}
+    given: dict[str, Any] = {
+        "mode": "overwrite",
+        "on_conflict": "newest_run",
+        "run_rank": rank,
+        **policy,
+    }
     with table.job(SCHEMA, partition_by=by, **given) as job:
         n = rank if isinstance(rank, int) else 0
         job.write(pa.table({"day": list(days), "n": [n] * len(days)}, schema=SCHEMA))

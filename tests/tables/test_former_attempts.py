@@ -30,7 +30,8 @@ def store(clock: ManualClock) -> MemoryStore:
 
 
 def left_open(store: MemoryStore, clock: ManualClock, **options: Any) -> None:
-    job = on(store).job(rows(2).schema, partition_by=["day"], **{"idempotency_key": RUN, **options})
+    given: dict[str, Any] = {"idempotency_key": RUN, **options}
+    job = on(store).job(rows(2).schema, partition_by=["day"], **given)
     job.__enter__()
     job.write(rows(2))
     clock.advance(60.0)
@@ -70,7 +71,7 @@ def test_job_that_waits_to_be_published_stays(store: MemoryStore, clock: ManualC
     clock.advance(60.0)
     write(on(store), rows(2), idempotency_key=RUN)
     (waits,) = on(store).unpublished()
-    assert waits.job == job.unpublished.job  # pyright: ignore[reportOptionalMemberAccess]
+    assert waits.job == job.unpublished.job  # pyrefly: ignore[missing-attribute]
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,9 @@ def kill_racers(
     """
     summary = Races()
     with Proxy(store.endpoint, latency) as mine, Proxy(store.endpoint, latency) as theirs:
+        series = None
         for number in range(races):
-            if number % _PER_TABLE == 0:
+            if series is None or number % _PER_TABLE == 0:
                 series = _Series(store, f"s3://{bucket}/races-{seed}-{number}", summary)
             rng = Random(f"{seed}/race/{number}")
             fate = series.race(number, rng, mine, theirs)

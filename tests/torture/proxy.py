@@ -78,9 +78,9 @@ class Proxy(FaultyServer):
         self._active = 0
         self._changed = threading.Condition()
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __exit__(self, *raised: object) -> None:
         super().__exit__()
-        if self._failures and kind is None:
+        if self._failures and raised[0] is None:
             raise ExceptionGroup("what was to happen at a request failed", self._failures)
 
     def watch(self, trap: Trap | None = None) -> None:

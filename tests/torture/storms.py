@@ -133,7 +133,7 @@ def _set_clock(ahead: float) -> None:
         found = dates.datetime.fromtimestamp(time.time(), dates.UTC)
         return found.replace(tzinfo=None) if remove_tzinfo else found
 
-    botocore.auth.get_current_datetime = now  # pyright: ignore
+    botocore.auth.get_current_datetime = now  # pyrefly: ignore[missing-attribute]
 
 
 def _wrong(table: Table, answer: str, files: int) -> list[str]:

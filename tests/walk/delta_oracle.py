@@ -341,7 +341,7 @@ class _Entry:
     """An entry, as its text says."""
 
     def __init__(self, actions: list[dict[str, Any]]) -> None:
-        info = next((it["commitInfo"] for it in actions if "commitInfo" in it), {})
+        info: dict[str, Any] = next((it["commitInfo"] for it in actions if "commitInfo" in it), {})
         self.operation: str = info.get("operation", "")
         self.job: str = info.get("txnId", "")
         self.superseded = frozenset(info.get("zeroRename", {}).get("superseded") or ())

@@ -8,7 +8,7 @@ from typing import Any
 from walk import change_verbs, conflict_verbs, engine, run_verbs, verbs
 from walk.delta_oracle import DeleteElsewhere, RestoreVersion, UndoJob
 from walk.delta_world import FAST, LOG, Bodies, DeltaProcess, DeltaWorld
-from walk.oracle import Effect, Rewrite, Violation, Write, rows_of
+from walk.oracle import Effect, Rewrite, Row, Violation, Write, rows_of
 from walk.plan import Operation
 from walk.readers import Seen, of_arrow, require, rows_in
 from walk.verbs import OpenJob, Verb, names_of, told_of, wanted_of
@@ -106,7 +106,7 @@ def open_job(world: World, process: Process, operation: Operation) -> Told:
     process.effect = wanted.effect
     files = FileOptions(rows_per_file=operation.options.get("rows_per_file"))
     steps = DeltaSteps(process.driver, table.root)  # type: ignore[arg-type]
-    words = {"success_markers": SuccessMarkers.NONE, **wanted.words}
+    words: dict[str, Any] = {"success_markers": SuccessMarkers.NONE, **wanted.words}
     opened = steps.open(steps.job_id(), JobSpec(wanted.schema, files=files, **words))
     process.opened(opened.job)
     if opened.repeated is not None:
@@ -231,7 +231,7 @@ def append_elsewhere(world: World, process: Process, operation: Operation) -> To
     assert isinstance(world, DeltaWorld)
     if oracle.columns is None:
         return None
-    rows = {name: ((operation.number * 100, written(oracle.columns)),)}
+    rows: dict[str, tuple[Row, ...]] = {name: ((operation.number * 100, written(oracle.columns)),)}
     job = f"engine-{operation.number}"
     oracle.effects[job] = Write(job, rows=rows, last_wins=True, columns=dict(oracle.columns))
     engine.append(world, process, job, name, rows[name])
@@ -290,7 +290,7 @@ def write_over(world: World, process: Process, operation: Operation) -> Told:
         return None
     if not oracle.has_files_before(Bodies(world)):
         return None  # It would have to have slept since before a VACUUM.
-    rows = {name: ((operation.number * 100, written(columns)),)}
+    rows: dict[str, tuple[Row, ...]] = {name: ((operation.number * 100, written(columns)),)}
     job = f"engine-{operation.number}"
     oracle.effects[job] = Write(job, rows=rows, last_wins=True, columns=dict(columns))
     engine.append_over(world, process, job, name, rows[name])

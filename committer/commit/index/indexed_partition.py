@@ -76,7 +76,7 @@ def encode_part(root: TableRoot, partitions: Iterable[IndexedPartition]) -> byte
         pa.Table.from_arrays(columns, schema=_SCHEMA),
         sink,
         compression="zstd",
-        use_dictionary=_DICTIONARIES,  # pyright: ignore[reportArgumentType]
+        use_dictionary=_DICTIONARIES,
         column_encoding=_ENCODINGS,
         write_statistics=False,
     )

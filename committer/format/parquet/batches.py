@@ -26,4 +26,4 @@ def positions(first: int, end: int) -> pa.Array:
     ``pyarrow.arange`` does the same, but pyarrow 18 lacks it.
     """
     ones = pa.repeat(pa.scalar(1, pa.int64()), max(0, end - first))
-    return pc.cumulative_sum(ones, start=first - 1)  # pyright: ignore[reportAttributeAccessIssue]
+    return pc.cumulative_sum(ones, start=first - 1)

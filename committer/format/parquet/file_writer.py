@@ -171,10 +171,10 @@ class FileWriter:
                 self._stored,
                 compression=self._compression,
                 compression_level=_LEVELS.get(self._compression),
-                use_dictionary=dictionary_columns(rows),  # pyright: ignore[reportArgumentType]
+                use_dictionary=dictionary_columns(rows),
                 metadata_collector=self._footers,
                 sorting_columns=self._sorting_columns(),
-                write_statistics=self._bounded(unbounded),  # pyright: ignore[reportArgumentType]
+                write_statistics=self._bounded(unbounded),
                 **_LIKE_SPARK,
             )
             self._nulls = {name: 0 for name in self._schema.names if name in unbounded}

@@ -249,7 +249,7 @@ class RowFilter:
     @property
     def _is_true(self) -> pc.Expression:
         """Condition with false instead of null."""
-        coalesce: Any = pc.coalesce  # pyright: ignore[reportAttributeAccessIssue]
+        coalesce: Any = pc.coalesce
         return coalesce(self._expression, pc.scalar(False))
 
     def is_about(self, columns: Collection[str]) -> bool:

@@ -4,9 +4,6 @@ Each partition column is dictionary-encoded. The codes of all columns are combin
 each row. Only the distinct combinations are converted to directory names.
 """
 
-# pyright: reportAttributeAccessIssue=false
-# (pyarrow makes the functions of its compute module at import, where no checker sees them.)
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

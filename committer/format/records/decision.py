@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from ..job_spec import NOBODY, JobSpec, Mode, OnConflict, Owner, SuccessMarkers
 from ..layout import UNPARTITIONED, TableRoot, job_in_key
@@ -393,7 +393,8 @@ def _pieces(partition: PartitionDecision, limit: int) -> list[PartitionDecision]
     pieces = []
     for name in _FILES:
         values = getattr(partition, name)
-        bare = replace(partition, **dict.fromkeys(_FILES, ()))
+        no_files: dict[str, Any] = dict.fromkeys(_FILES, ())
+        bare = replace(partition, **no_files)
         for start in range(0, len(values), limit):
             pieces.append(replace(bare, **{name: values[start : start + limit]}))
     return pieces

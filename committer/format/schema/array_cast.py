@@ -4,9 +4,6 @@ Arrow's own cast has no kernels for dictionaries of views, which Polars uses for
 Before version 19 it matches the fields of structs in a map by their positions.
 """
 
-# pyright: reportAttributeAccessIssue=false
-# (pyarrow makes the functions of its compute module at import, where no checker sees them.)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

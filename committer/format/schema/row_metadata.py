@@ -74,7 +74,7 @@ def merged_metadata(
     if ROW_METADATA not in metadata:
         return metadata or None
     sources = [(source, described(source)) for source in (table, job)]
-    fields = []
+    fields: list[Mapping[str, Any]] = []
     for field in schema:
         if field.name in partition_by:
             continue

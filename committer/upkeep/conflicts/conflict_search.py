@@ -278,9 +278,9 @@ class _ConflictSearch:
     def _judge_failure(self, failure: StoredFailure) -> Step[None]:
         """Judge a run that gave way; one that has committed since is passed over."""
         said = failure.said
-        met = dict(said.gave_way or {})
-        if not met and (head := head_met(self.context.root, said)) is not None:
-            met = {head: ""}
+        met: dict[str, str] = dict(said.gave_way or {})
+        if not met and (partition := head_met(self.context.root, said)) is not None:
+            met = {partition: ""}
         if not met or (yield from self._has_committed(failure)):
             return
         for name, job in met.items():

@@ -16,7 +16,7 @@ def load(table: Table, partitions: int, files: int, **policy: Any) -> None:
     days = [day for day in range(partitions) for _ in range(files)]
     data = pa.table({"value": range(len(days)), "day": days})
     columns = ("day",) if partitions else ()
-    options = {"files": FileOptions(rows_per_file=1), **policy}
+    options: dict[str, Any] = {"files": FileOptions(rows_per_file=1), **policy}
     with table.job(data.schema, partition_by=columns, **options) as job:
         job.write(data)
 

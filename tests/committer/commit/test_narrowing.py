@@ -62,7 +62,8 @@ class Backfill:
             "mode": "overwrite",
             "owner": owner,
         }
-        with self.table.job(rows.schema, partition_by=["day"], **{**told, **policy}) as job:
+        given: dict[str, Any] = {**told, **policy}
+        with self.table.job(rows.schema, partition_by=["day"], **given) as job:
             job.write(rows)
         assert job.committed is not None
         return job.committed
@@ -373,7 +374,7 @@ def test_a_crash_at_any_request_leaves_it_narrowed() -> None:
             return carry_out(request)
 
         table = run.table
-        table.driver.fault = die  # pyright: ignore[reportAttributeAccessIssue]
+        table.driver.fault = die  # pyrefly: ignore[missing-attribute]
         rows = pa.table({"value": [11, 21], "day": [1, 2]})
         owner = Owner(task_id="load", try_number=2, series="2026-01-01 1 10")
         try:

@@ -354,8 +354,9 @@ class TestRank:
     @pytest.mark.parametrize("field", ["value", "then"])
     def test_rank_that_no_head_can_hold_is_refused(self, given: Any, field: str) -> None:
         """A head that had it could neither be read nor be replaced."""
+        fields: dict[str, Any] = {"value": 1.0, field: given}
         with pytest.raises(InvalidInputError, match=f"{field}=.* is not a finite number"):
-            RunRank(**{"value": 1.0, field: given})
+            RunRank(**fields)
 
     def test_rank_of_a_kind_in_its_own_words_is_of_that_kind(self) -> None:
         assert RunRank(1, kind="number") == RunRank.of(1)  # type: ignore[arg-type]
@@ -424,7 +425,7 @@ class TestRewritten:
 
     def load(self, table: Table, rank: int, day: int = 1, **policy: Any) -> Committed:
         rows = pa.table({"id": [rank], "day": [day]})
-        given = {**NEWEST, "partition_by": ["day"], "run_rank": rank, **policy}
+        given: dict[str, Any] = {**NEWEST, "partition_by": ["day"], "run_rank": rank, **policy}
         with table.job(rows.schema, **given) as job:
             job.write(rows)
         assert job.committed is not None

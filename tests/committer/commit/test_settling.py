@@ -75,7 +75,12 @@ class Lake:
         rows = pa.table({"value": [given] * len(days), "day": list(days)})
         tried = clear + 1 if number is None else number
         owner = Owner(run, "r", "load", try_number=tried, series=f"2026-01-01 {tried} {10 * clear}")
-        told = {"mode": "overwrite", "on_repeat": "replace_own", "run_rank": rank, **policy}
+        told: dict[str, Any] = {
+            "mode": "overwrite",
+            "on_repeat": "replace_own",
+            "run_rank": rank,
+            **policy,
+        }
         with self.table.job(
             rows.schema, partition_by=["day"], idempotency_key=run, owner=owner, **told
         ) as job:

@@ -23,7 +23,7 @@ def driver_at(server: FaultyServer, **given: Any) -> BotoDriver:
     driver = connect("bucket", client)
     events = driver.clients.client.meta.events
     events.register("before-call.s3.AbortMultipartUpload", lambda **_: by_botocore.append(""))
-    driver.by_botocore = by_botocore  # pyright: ignore
+    driver.by_botocore = by_botocore  # pyrefly: ignore[missing-attribute]
     return driver
 
 

@@ -77,8 +77,8 @@ def test_all_of_nothing_is_an_empty_tuple_without_a_request() -> None:
 
 def test_members_that_make_no_request_wake_their_parent() -> None:
     def nothing(value: int) -> Step[int]:
+        yield from ()
         return value
-        yield
 
     def step() -> Step[Any]:
         inner = yield from All((nothing(1), nothing(2)))
@@ -89,8 +89,8 @@ def test_members_that_make_no_request_wake_their_parent() -> None:
 
 def test_ten_thousand_members_that_make_no_request_do_not_recurse() -> None:
     def nothing() -> Step[int]:
+        yield from ()
         return 1
-        yield
 
     def step() -> Step[Any]:
         total = 0

@@ -39,7 +39,7 @@ def test_this_trys_job_is_kept_alive(tables: Tables, run: TaskRun) -> None:
     "owner",
     [
         Owner(dag_id="flights", run_id="other", task_id="load", map_index=-1, try_number=2),
-        Owner(**{**vars(MINE), "try_number": 1}),
+        replace(MINE, try_number=1),
         Owner(),
     ],
 )

@@ -61,7 +61,7 @@ def world() -> World:
 @pytest.fixture
 def table(world: World) -> Table:
     table = Table(ROOT.url)
-    table.driver = MemoryDriver(world.store, None, world.clock)  # pyright: ignore
+    table.driver = MemoryDriver(world.store, None, world.clock)  # pyrefly: ignore[bad-assignment]
     return table
 
 
@@ -72,7 +72,8 @@ def write(state: str, **given: Any) -> WriteRecord:
 def put(table: Table, **given: Any) -> TryRecord:
     """Another run's try of the day, on record."""
     owner = Owner("hourly", "manual", "load")
-    record = a_try(owner=owner, **{"mode": "replace", "partitions": ("day=1",), **given})
+    fields: dict[str, Any] = {"mode": "replace", "partitions": ("day=1",), **given}
+    record = a_try(owner=owner, **fields)
     return table.run(ledger.open_try(ROOT, record))
 
 

@@ -51,7 +51,7 @@ class Loading:
         waiting: RivalWait | None = None,
     ) -> None:
         self.table = Table(ROOT.url)
-        self.table.driver = MemoryDriver(world.store, None, world.clock)  # pyright: ignore
+        self.table.driver = MemoryDriver(world.store, None, world.clock)  # pyrefly: ignore[bad-assignment]
         wanted = LoadRequest(Committer.MAGIC, ROOT, mode, ("day=1",))
         self.load = S3ALoad(self.table, run, wanted, waiting=waiting)
 

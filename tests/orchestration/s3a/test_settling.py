@@ -62,7 +62,7 @@ class Run:
         """
         table = Table(ROOT.url)
         driver = MemoryDriver(self.world.store, fault, self.world.clock)
-        table.driver = driver  # pyright: ignore
+        table.driver = driver  # pyrefly: ignore[bad-assignment]
         Tries(table, ONCE, lambda record, _: {"job": record.uuid}, pause=pause or never).settle()
         self.asked = len(driver.requests)
         (known,) = self.world.driver.run(ledger.tries_of(ROOT, ONCE))

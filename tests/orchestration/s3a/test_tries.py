@@ -39,7 +39,8 @@ DAY1, DAY2 = f"{ROOT.url}/day=1", f"{ROOT.url}/day=2"
 def write(uuid: str = FIRST, **given: Any) -> WriteRecord:
     number = 1 if uuid == FIRST else 2
     said = {"committer": "magic", "destination": ROOT.url, "mode": "append", "state": WRITTEN}
-    return WriteRecord(uuid, number, **{**said, "opened_at": 1.0, **given})
+    fields: dict[str, Any] = {**said, "opened_at": 1.0, **given}
+    return WriteRecord(uuid, number, **fields)
 
 
 class Run:
@@ -48,10 +49,11 @@ class Run:
     def __init__(self, *writes: WriteRecord, **given: Any) -> None:
         self.world = World()
         self.table = Table(ROOT.url)
-        self.table.driver = MemoryDriver(self.world.store, None, self.world.clock)  # pyright: ignore
+        self.table.driver = MemoryDriver(self.world.store, None, self.world.clock)  # pyrefly: ignore[bad-assignment]
         self.reported: list[Sequence[WriteRecord]] = []
         said = {"owner": Owner("flights", "r", "load", -1, 1), "mode": "append", "state": FAILED}
-        self.record = self.add(a_try(idempotency_key=ONCE, writes=writes, **{**said, **given}))
+        fields: dict[str, Any] = {**said, **given}
+        self.record = self.add(a_try(idempotency_key=ONCE, writes=writes, **fields))
         self.world.clock.advance(HEARTBEAT_TIMEOUT + 10)
 
     def add(self, record: TryRecord) -> TryRecord:
@@ -264,7 +266,7 @@ class TestWhatWouldDouble:
                 return apply(request)
             return Deleted({key: "AccessDenied" for key, _ in request.items})
 
-        run.table.driver.fault = denied  # pyright: ignore[reportAttributeAccessIssue]
+        run.table.driver.fault = denied  # pyrefly: ignore[missing-attribute]
         with pytest.raises(RefusedError, match=r"left 1 file in .* \(AccessDenied\)"):
             run.settle()
         assert run.first().record.state not in (COMMITTED, UNDONE)

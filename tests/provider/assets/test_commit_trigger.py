@@ -45,7 +45,7 @@ def trigger(tables: Tables, notes: Notes | None, **more: Any) -> TableCommitTrig
     made = TableCommitTrigger(tables.url(), poke_interval=0.05, **more)
     _, kwargs = made.serialize()
     again = TableCommitTrigger(**kwargs)
-    again.asset_state_store = None if notes is None else notes.asset_state_store  # pyright: ignore
+    again.asset_state_store = None if notes is None else notes.asset_state_store  # pyrefly: ignore[bad-assignment]
     return again
 
 
@@ -130,7 +130,7 @@ def test_position_that_cannot_be_noted_is_noted_later_and_the_commit_is_told_onc
             raise failures.pop()
         await keep(key, value)
 
-    notes.aset = flaky  # pyright: ignore
+    notes.aset = flaky
 
     async def play() -> None:
         running = Triggerer(trigger(tables, notes))

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.usefixtures("optional_providers"), pytest.mark.memory_
 
 
 def test_a_load(tables: Tables) -> None:
-    from openlineage.client.serde import Serde  # pyright: ignore
+    from openlineage.client.serde import Serde
 
     committed = tables.load(1, 2, rows=3)
     task: Any = ZeroRenameSparkSubmitOperator(
@@ -61,7 +61,7 @@ class TestWhatIsNotCommitted:
     """START, and a task that failed: by Airflow's own extractor."""
 
     def asked(self, task: Any, state: str) -> Any:
-        from airflow.providers.openlineage.extractors.manager import ExtractorManager  # pyright: ignore
+        from airflow.providers.openlineage.extractors.manager import ExtractorManager
         from airflow.utils.state import TaskInstanceState
 
         return ExtractorManager().extract_metadata(
@@ -157,6 +157,6 @@ def test_names_are_those_of_the_amazon_provider(tables: Tables) -> None:
 
     from zero_rename.provider.assets.lineage import load_lineage
 
-    theirs: Any = convert_asset_to_openlineage(Asset(tables.url()), None)  # pyright: ignore
+    theirs: Any = convert_asset_to_openlineage(Asset(tables.url()), None)
     (ours,) = load_lineage(commit_report(tables.load(1)), None).outputs
     assert (ours.namespace, ours.name) == (theirs.namespace, theirs.name)

@@ -50,14 +50,12 @@ def test_path_with_characters_that_a_table_escapes(tables: Tables, written: str)
 
 def test_a_month_of_days_through_airflow() -> None:
     """As it reaches the scheduler; Airflow's own mappers ask for ``month=02``."""
-    month: Any = RollupMapper(
-        upstream_mapper=PartitionPathMapper(DAYS, output_format="%Y-%m"),  # pyright: ignore
-        window=MonthWindow(),
-    )
+    days: Any = PartitionPathMapper(DAYS, output_format="%Y-%m")
+    month: Any = RollupMapper(upstream_mapper=days, window=MonthWindow())
     timetable = PartitionedAssetTimetable(
         assets=Asset("flights", uri="s3://lake/wh/flights"), default_partition_mapper=month
     )
-    mapper: Any = coerce_to_core_timetable(timetable).default_partition_mapper  # pyright: ignore
+    mapper: Any = coerce_to_core_timetable(timetable).default_partition_mapper  # pyrefly: ignore[missing-attribute]
     assert mapper.to_downstream("year=2013/month=2/day=28") == "2013-02"
     expected = {f"year=2013/month=2/day={day}" for day in range(1, 29)}
     assert mapper.to_upstream("2013-02") == expected

@@ -107,7 +107,8 @@ def test_a_walk_through_a_table_which_only_reads(
     assert "partition?conn=lake&amp;table=flights&amp;partition=day%3D2" in table
     assert "../dags/daily/runs/r1/tasks/load" in table
     assert job in site.ask("partition", **PAGES["partition"])
-    assert f"{job}-0000.parquet" in site.ask("job", **(PAGES["job"] | {"job": job}))
+    query: dict[str, Any] = {**PAGES["job"], "job": job}
+    assert f"{job}-0000.parquet" in site.ask("job", **query)
     assert "In use" in site.ask("upkeep", **PAGES["upkeep"])
     sent = set(lake.bucket.counter.counts())
     # The bucket's lifecycle rules are a GET, too.

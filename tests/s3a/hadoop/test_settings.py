@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from zero_rename.committer import InvalidInputError
@@ -12,8 +14,8 @@ CLOUD = "org.apache.spark.internal.io.cloud."
 ALL = tuple(Committer)
 
 
-def conf(committer: str = "magic", **given: object) -> dict[str, str]:
-    return S3ASettings(Committer(committer), **given).spark_conf()  # pyright: ignore
+def conf(committer: str = "magic", **given: Any) -> dict[str, str]:
+    return S3ASettings(Committer(committer), **given).spark_conf()
 
 
 @pytest.mark.parametrize("committer", ALL)
@@ -136,7 +138,7 @@ def test_refused(committer: str, given: dict, named: str) -> None:
 def test_unknown_committer() -> None:
     # S3A conformance 12
     with pytest.raises(InvalidInputError, match="magic, directory, partitioned"):
-        S3ASettings("zero_rename")  # pyright: ignore[reportArgumentType]
+        S3ASettings("zero_rename")  # pyrefly: ignore[bad-argument-type]
 
 
 def test_no_credential_has_a_place() -> None:

@@ -20,7 +20,8 @@ OLD, NEW = range(40), range(100, 140)
 
 
 def recover(death: Death, **options: Any) -> RecoveredJob:
-    given = RecoveryOptions(**{"dead": {death.uuid}, "apply": True, **options})
+    fields: dict[str, Any] = {"dead": {death.uuid}, "apply": True, **options}
+    given = RecoveryOptions(**fields)
     (found,) = death.place.driver.run(recover_jobs(death.place.root, given))
     return found
 

@@ -97,7 +97,7 @@ def newcomer(tmp_path: Path, s3_server: S3Server) -> Iterator[InTheCheckout]:
 
 
 def test_the_tutorial_of_hadoops_committers(newcomer: InTheCheckout, s3_bucket: object) -> None:
-    name = s3_bucket.name  # pyright: ignore[reportAttributeAccessIssue]
+    name = s3_bucket.name  # pyrefly: ignore[missing-attribute]
     newcomer.follow(PAGE, name)
     table = Table(f"s3://{name}/tables/flights")
     days = table.to_arrow(["day"]).column("day").to_pylist()

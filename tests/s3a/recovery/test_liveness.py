@@ -33,11 +33,13 @@ def job(silent_for: float = 0.0, uuid: str = JOB, kind: Kind = Kind.MAGIC) -> Le
 
 def owner(number: int = 1, **changes: Any) -> Owner:
     known = {"dag_id": "flights", "run_id": "r", "task_id": "load", "map_index": -1}
-    return Owner(**{**known, "try_number": number, **changes})
+    given: dict[str, Any] = {**known, "try_number": number, **changes}
+    return Owner(**given)
 
 
 def record(silent_for: float = 0.0, **changes: Any) -> StoredTry:
-    made = a_try(**{"owner": owner(), "opened_at": NOW - 100, **changes})
+    given: dict[str, Any] = {"owner": owner(), "opened_at": NOW - 100, **changes}
+    made = a_try(**given)
     return StoredTry(made, "k", "e", silent_for)
 
 

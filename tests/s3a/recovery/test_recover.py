@@ -684,7 +684,7 @@ class TestPlaces:
         job.complete(*job.files)
         world.clock.advance(10)
         assert world.driver.run(recover_jobs(ROOT)) == ()
-        assert recover(world, RecoveryOptions(**{**vars(options), "dead": {JOB}})).written == 1
+        assert recover(world, replace(options, dead={JOB})).written == 1
 
     def test_upload_that_a_living_job_may_be_writing_is_left_where_names_have_no_uuid(
         self, world: World, monkeypatch: pytest.MonkeyPatch

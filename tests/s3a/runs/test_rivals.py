@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
@@ -40,9 +42,7 @@ def opened(store: MemoryDriver, run: str, *states: str) -> TryRecord:
     record = TryRecord(uuid, run, Owner("daily", run, "load"), "magic", "replace", ("day=1",))
     record = store.run(ledger.open_try(ROOT, record))
     if writes:
-        changed = ledger.change(
-            ROOT, record, lambda found, _: TryRecord(**{**vars(found), "writes": writes})
-        )
+        changed = ledger.change(ROOT, record, lambda found, _: replace(found, writes=writes))
         record = store.run(changed)
         assert record is not None
     return record

@@ -36,7 +36,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def table(clock: ManualClock) -> Table:
     table = Table(ROOT.url)
-    table.driver = MemoryDriver(MemoryStore(clock), None, clock)  # pyright: ignore
+    table.driver = MemoryDriver(MemoryStore(clock), None, clock)  # pyrefly: ignore[bad-assignment]
     look(table)
     return table
 
@@ -60,7 +60,7 @@ def load(
     **given: Any,
 ) -> str:
     """Enter a whole load of the day in the ledger; returns the try's UUID."""
-    policy = {"mode": "replace", "partitions": ("day=1",), **given}
+    policy: dict[str, Any] = {"mode": "replace", "partitions": ("day=1",), **given}
     record = TryRecord(run_uuid(), f"{dag}/{run}/load", Owner(dag, run, "load"), "magic", **policy)
     record = table.run(ledger.open_try(ROOT, record))
     clock.advance(10)
@@ -266,7 +266,7 @@ def test_damaged_record_is_named_and_keeps_no_other_from_being_read(
     load(table, clock, "day 2", NEW)
     load(table, clock, "day 1", OLD)
     key = f"{ledger.run_prefix(ROOT, 'x')}{run_uuid()}.json"
-    table.run(Put(key, b"{"))  # pyright: ignore
+    table.run(Put(key, b"{"))
     report = look(table)
     assert [it.partition for it in report.conflicts] == ["day=1"]
     assert any(key in it for it in report.unread)

@@ -89,7 +89,7 @@ def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def application(store: MemoryStore, fault: Any = None) -> _Application:
     view: Any = NoSettings()
     made = _Application(TARGET, view, Handoff(table=ROOT, idempotency_key=ONCE, s3a_run=JOB))
-    made._records.driver = MemoryDriver(store, fault)  # pyright: ignore
+    made._records.driver = MemoryDriver(store, fault)  # pyrefly: ignore[bad-assignment]
     return made
 
 
@@ -149,7 +149,7 @@ def test_committed_write_whose_record_fails_is_told_as_committed(
     made = application(store)
 
     def commit(frame: Any, write: PlannedWrite, record: WriteRecord) -> None:
-        made._records.driver = MemoryDriver(store, unreachable)  # pyright: ignore
+        made._records.driver = MemoryDriver(store, unreachable)  # pyrefly: ignore[bad-assignment]
 
     monkeypatch.setattr(made, "_spark_writes", commit)
     monkeypatch.setattr(made, "_verify", lambda record: None)
@@ -239,8 +239,8 @@ def test_committed_write_whose_partitions_are_not_empty_yet_is_not_done(
     target = WriteTarget(ROOT, "partitioned", Mode.REPLACE, ("day",), ("day=1",))
     view: Any = NoSettings()
     made = _Application(target, view, Handoff(table=ROOT, idempotency_key=ONCE, s3a_run=JOB))
-    made._records.driver = MemoryDriver(store)  # pyright: ignore
-    made._table.driver = MemoryDriver(store, unreachable)  # pyright: ignore
+    made._records.driver = MemoryDriver(store)  # pyrefly: ignore[bad-assignment]
+    made._table.driver = MemoryDriver(store, unreachable)  # pyrefly: ignore[bad-assignment]
     for name in ("_spark_writes", "_verify"):
         monkeypatch.setattr(made, name, lambda *_: None)
     monkeypatch.setattr(recorded_write, "RowCount", lambda name: Uncounted())
@@ -255,7 +255,7 @@ def test_named_partitions_without_rows_or_old_files_count_as_emptied(store: Memo
     view: Any = NoSettings()
     target = WriteTarget(ROOT, "partitioned", Mode.REPLACE, ("day",), ("day=1", "day=2", "day=3"))
     made = _Application(target, view, Handoff())
-    made._table.driver = MemoryDriver(store)  # pyright: ignore
+    made._table.driver = MemoryDriver(store)  # pyrefly: ignore[bad-assignment]
     write = WriteRecord(write_uuid(JOB, 1), 1, "partitioned", ROOT.url, "replace")
     for day, name in ((1, f"part-0-{write.uuid}"), (2, "part-0-old")):
         store.apply(Put(f"{ROOT.prefix}/day={day}/{name}.parquet", b"rows"))
@@ -269,7 +269,7 @@ def test_committed_overwrite_that_cannot_look_for_rows_to_remove_is_told_as_comm
     view: Any = NoSettings()
     target = WriteTarget(ROOT, "partitioned", Mode.REPLACE, ("day",), ("day=1",))
     made = _Application(target, view, Handoff())
-    made._table.driver = MemoryDriver(store, unreachable)  # pyright: ignore
+    made._table.driver = MemoryDriver(store, unreachable)  # pyrefly: ignore[bad-assignment]
     write = WriteRecord(write_uuid(JOB, 1), 1, "partitioned", ROOT.url, "overwrite")
     with pytest.raises(UnfinishedCommitError, match="day=1, which got none of them"):
         made._empty_the_rest(write)
@@ -311,7 +311,7 @@ def test_save_without_an_operator_ends_its_write_when_recovery_has_fenced_it(
 ) -> None:
     view: Any = NoSettings()
     made = _Application(TARGET, view, Handoff())
-    made._records.driver = MemoryDriver(store)  # pyright: ignore
+    made._records.driver = MemoryDriver(store)  # pyrefly: ignore[bad-assignment]
     record = made._begin(WRITE, 1, 1)
     assert made._heartbeat(record) == ""
     MemoryDriver(store).run(
@@ -333,7 +333,7 @@ def test_settings_among_the_options_of_a_call_are_checked(
     """They reach the committer: the job was another committer's than its record said."""
     view = SessionView(session(*configured()))
     made = _Application(replace(TARGET, options=options), view, Handoff())
-    made._table.driver = MemoryDriver(store)  # pyright: ignore
+    made._table.driver = MemoryDriver(store)  # pyrefly: ignore[bad-assignment]
     if check is None:
         made.check((WRITE,))
         return

@@ -65,7 +65,7 @@ def look(spark: Any) -> dict[int, Seen]:
             pass
         known, mark = sys.modules.get("mark_of_a_test"), []
         marked = any(item is known for item in gc.get_objects())
-        sys.modules["mark_of_a_test"] = mark  # pyright: ignore
+        sys.modules["mark_of_a_test"] = mark  # pyrefly: ignore[unsupported-operation]
         row = [[os.getpid()], [gc.get_freeze_count()], [marked], ["pandas" in sys.modules]]
         yield pa.record_batch(row, list("pfmd"))
 
@@ -164,7 +164,7 @@ def test_frozen_objects_are_counted_once_in_a_workers_life(spark: Any, url: str)
             sys.modules["calls_of_a_test"] = made
             count = gc.get_freeze_count
             gc.get_freeze_count = lambda: (made.append(1), count())[1]
-        found = len(sys.modules["calls_of_a_test"])  # pyright: ignore
+        found = len(sys.modules["calls_of_a_test"])  # pyrefly: ignore[bad-argument-type]
         yield pa.record_batch([[os.getpid()], [found]], list("pn"))
 
     with workers_of(spark, "counted", worker_python()):

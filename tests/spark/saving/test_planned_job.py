@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from support.protocol import DAY1, DAY2, ROOT, World
 from zero_rename.committer import CommitConflictError, ReadBase, Table
-from zero_rename.committer.format.job_spec import Mode
+from zero_rename.committer.format.job_spec import Mode, SuccessMarkers
 from zero_rename.committer.format.read_base import NOTHING_READ
 from zero_rename.spark.options import read_writer_options
 from zero_rename.spark.reading.table_reads import Noted
@@ -76,7 +76,7 @@ def test_a_condition_means_the_partitions_of_the_table_also_if_the_frame_has_a_n
         job.write(rows)
     options = read_writer_options({"replaceWhere": where}, {})
     if kind is DeltaTable:
-        options = replace(options, success_markers="none")
+        options = replace(options, success_markers=SuccessMarkers.NONE)
     schema = StructType().add("n", "long").add("p", given)
     planned = planned_job(table, schema, True, options, True, None)
     with table.tasks_job(planned.spec, lambda _: None) as job:
@@ -97,7 +97,7 @@ def test_columns_that_are_overwritten_are_spelled_as_the_frame_does_but_for_part
     given = {"replaceTable": "true", "overwriteSchema": "true", "partitionBy": "P"}
     options = read_writer_options(given, {})
     if kind is DeltaTable:
-        options = replace(options, success_markers="none")
+        options = replace(options, success_markers=SuccessMarkers.NONE)
     schema = StructType().add("N", "long").add("P", "string")
     planned = planned_job(table, schema, True, options, True, None)
     with table.tasks_job(planned.spec, lambda _: None) as job:

@@ -33,7 +33,7 @@ class Session:
 class OldSession(Session):
     """A session before Spark 4, whose SQL takes no frames."""
 
-    def sql(self, sqlQuery: str, args: Any = None) -> str:
+    def sql(self, sqlQuery: str, args: Any = None) -> str:  # pyrefly: ignore[bad-override]
         raise AssertionError
 
 

@@ -63,7 +63,7 @@ def test_reused_workers_read_no_unchanged_archive_again(spark: Any, url: str) ->
             for importer in importers
             if type(importer).__name__ == "zipimporter"
         }
-        known: Any = sys.modules.setdefault(key, now)  # pyright: ignore
+        known: Any = sys.modules.setdefault(key, now)  # pyrefly: ignore[no-matching-overload]
         return f"{len(now)} {all(known[it] is files for it, files in now.items() if it in known)}"
 
     in_workers(spark, still_read)  # The first reading after the importers were made.
@@ -103,7 +103,7 @@ def test_archive_added_later_and_replaced_in_place_is_imported(
         module = importlib.import_module(f"{name}_first")
         importlib.invalidate_caches()
         loader = module.__loader__
-        return f"{module.value} {loader.archive}"  # pyright: ignore
+        return f"{module.value} {loader.archive}"  # pyrefly: ignore[missing-attribute]
 
     found = set().union(*in_workers(spark, first).values())
     (answer,) = found

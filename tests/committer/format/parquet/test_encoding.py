@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -27,10 +28,10 @@ def prices(digits: int, count: int = ROWS) -> pa.Array:
     return pa.array([Decimal(n) / 100 for n in range(count)], pa.decimal128(digits, 2))
 
 
-def write(table: pa.Table, by: tuple[str, ...] = (), **options: object) -> list[bytes]:
+def write(table: pa.Table, by: tuple[str, ...] = (), **options: Any) -> list[bytes]:
     """The files of one task."""
     store = MemoryStreams()
-    files = FileOptions(**options)  # pyright: ignore[reportArgumentType]
+    files = FileOptions(**options)
     root = TableRoot("bucket", "t")
     task = TaskWriter(root, new_job_id(), 0, 0, table.schema, by, files, store.open)
     for batch in table.to_batches(max_chunksize=1000):

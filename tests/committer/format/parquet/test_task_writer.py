@@ -204,7 +204,7 @@ def test_any_options_write_the_same_rows(
     for column, kind in zip(partition_by, kinds, strict=True):
         if kind == "string":
             index = schema.get_field_index(column)
-            nulled = pc.if_else(pc.equal(expected[column], ""), None, expected[column])  # pyright: ignore[reportAttributeAccessIssue]
+            nulled = pc.if_else(pc.equal(expected[column], ""), None, expected[column])
             expected = expected.set_column(index, column, nulled)
     assert rows_of(*written(store, result, schema, partition_by)) == rows_of(expected)
     assert result.rows == expected.num_rows
