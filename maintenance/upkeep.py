@@ -6,7 +6,7 @@ The findings are sorted into those that need action, those that the next run tri
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -130,7 +130,7 @@ def look_after(
     if place.is_table:
         _tend(table, order.apply, done, register)
     elif place.is_delta:
-        _tend_delta(table, order.apply, done, register)
+        _tend_delta(table, place, order.apply, done, register)
     elif place.is_s3a:
         with done.step():
             _verify_markers(table, done)
@@ -170,7 +170,9 @@ def _tend(table: Table, apply: bool, done: Upkeep, register: Register | None) ->
         _verify(table, done)
 
 
-def _tend_delta(table: Table, apply: bool, done: Upkeep, register: Register | None) -> None:
+def _tend_delta(
+    table: Table, place: Destination, apply: bool, done: Upkeep, register: Register | None
+) -> None:
     delta = delta_at(table)
     with done.step():
         if why := why_left(delta):
@@ -183,7 +185,8 @@ def _tend_delta(table: Table, apply: bool, done: Upkeep, register: Register | No
     with done.step(), suppress(TableNotFoundError):
         done.records |= write_lost_reports(delta, apply)
     with done.step(), suppress(TableNotFoundError):  # Its first job has not committed.
-        _sort_findings(delta.verify(), done)
+        # A job of Hadoop's committers may have committed after the adoption: its rows are lost.
+        _sort_findings(delta.verify(), done, () if place.is_s3a else (FindingKind.UNNAMED,))
 
 
 def _purge(table: Table, place: Destination, order: PurgeOrder, done: Upkeep) -> None:
@@ -231,14 +234,16 @@ def _verify(table: Table, done: Upkeep) -> None:
     except InvalidInputError as error:
         done.notes.append(f"not verified: {escaped(error.message)}")  # No heads: coordination none.
         return
-    _sort_findings(found, done)
+    _sort_findings(found, done, (FindingKind.UNNAMED,))
 
 
-def _sort_findings(found: Sequence[Finding], done: Upkeep) -> None:
+def _sort_findings(
+    found: Sequence[Finding], done: Upkeep, harmless: Collection[FindingKind]
+) -> None:
     done.findings = dict(Counter(str(it.kind) for it in found))
     for it in found:
         said = f"{it.kind}: {escaped(it.key)} ({escaped(it.detail)})"
-        (done.notes if it.kind is FindingKind.UNNAMED else done.person).append(said)
+        (done.notes if it.kind in harmless else done.person).append(said)
 
 
 def as_markdown(done: Sequence[Upkeep], applied: bool, residue: ResidueReport = NO_RESIDUE) -> str:

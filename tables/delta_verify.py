@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..committer.commit.state.tolerance import unless_gone
-from ..committer.errors import TableNotFoundError
-from ..committer.format.layout import UNPARTITIONED
+from ..committer.errors import RecordDamagedError, TableNotFoundError
+from ..committer.format.layout import UNPARTITIONED, TableRoot, log_job_in_key
+from ..committer.format.schema.directory import is_parquet, visible_files
 from ..committer.store.fast_root import is_fast
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import ListedObject, ListObjects, Step
@@ -16,7 +17,8 @@ from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.opening import LogDepth, list_log, open_log
 from ..log.repairing import RepairedEntry, RepairOutcome, repair_log
 from ..log.replay import LogState
-from .delta_files import partition_name, rows_of_add
+from .delta_files import ADOPTED, partition_name, rows_of_add
+from .files_in_log import known_keys
 from .gone_entries import about_gone, entries_gone, find_lost_log
 
 
@@ -25,7 +27,8 @@ def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
     entries.
 
     The listing covers the table and its data roots. A job may remove files meanwhile, so a file
-    counts as missing only if the state before the listing and the state after it name it.
+    counts as missing only if the state before the listing and the state after it name it, and as
+    unnamed only if neither does.
 
     :raises TableNotFoundError: there is no table, and nothing shows that there was one.
     """
@@ -46,7 +49,8 @@ def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
         Finding(UNPARTITIONED, layout.folder.entry(it), FindingKind.DAMAGED, about_gone(it))
         for it in gone
     ]
-    return [*found, *_lost(layout, before.state, after.state, sizes)]
+    found += _lost(layout, before.state, after.state, sizes)
+    return [*found, *_unnamed(layout, before.state, after.state, objects, date)]
 
 
 def _about_lost_log(layout: DeltaLayout) -> Step[list[Finding]]:
@@ -119,3 +123,39 @@ def _lost(
         else:
             detail = f"{sizes[key]} bytes, committed were {add.size}"
             yield Finding(name, key, FindingKind.WRONG_SIZE, detail)
+
+
+def _unnamed(
+    layout: DeltaLayout,
+    before: LogState,
+    after: LogState,
+    objects: Sequence[ListedObject],
+    date: float,
+) -> Iterator[Finding]:
+    """Find the data files of other programs that no entry names, in an adopted table.
+
+    An older file may have been removed: tombstones are kept for the retention alone. In a table
+    that was always Delta's, such a file is what a failed job of another engine has left.
+
+    :param after: a state with its tombstones.
+    :param date: when the objects were listed, by the store's clock.
+    """
+    try:
+        since = date - layout.retention(after)
+    except RecordDamagedError:
+        return  # Examination names a retention that cannot be read.
+    named = (*after.live.values(), *(after.removed or {}).values())
+    if not any(ADOPTED in it.tags for it in named):
+        return
+    root = TableRoot(layout.root.bucket, layout.root.prefix.rstrip("/"))
+    known = {*known_keys(layout, before), *known_keys(layout, after)}
+    for item in filter(is_parquet, visible_files(root, objects)):
+        if item.key in known or item.last_modified < since or log_job_in_key(item.key):
+            continue
+        detail = (
+            "no entry of the log names it, so no reader of the table sees its rows: a job that "
+            "does not know the log wrote it, such as one of Hadoop's committers that was at work "
+            "during the adoption; or a job of another engine is at work, or has failed"
+        )
+        name = root.partition_of_data_key(item.key) or UNPARTITIONED
+        yield Finding(name, item.key, FindingKind.UNNAMED, detail)

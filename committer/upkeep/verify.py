@@ -35,9 +35,9 @@ _NO_PARQUET = ", no Parquet by its name: Spark's own reader stops at it; move it
 class FindingKind(StrEnum):
     """Kind of a difference between a table and the store.
 
-    Unnamed: readers that list see the file, readers through the heads do not. It is a foreign file
-    that came after the partition got a head, or lies in no partition, or is not Parquet; or its
-    removal is outstanding.
+    Unnamed: readers that list see the file, readers through the heads, or a log, do not. It is a
+    foreign file that came after the partition got a head, or that no entry of the log names, or
+    lies in no partition, or is not Parquet; or its removal is outstanding.
     Other format: the folder has the log of another table format, which counts other files.
     Other columns: a file that another program wrote has columns that the table does not show.
     Damaged: a record that says which files the partition holds is missing or cannot be read.

@@ -70,6 +70,7 @@ from .tries import Tries, raw_write, refuse_late_commits
 
 if TYPE_CHECKING:
     from ...committer import Table
+    from ...committer.format.layout import TableRoot
     from ...committer.format.records.narrowing import Narrowing
     from ...committer.rival_wait import RivalWait
     from ..runs.heartbeat import RepeatableRun
@@ -488,7 +489,7 @@ class S3ALoad:
         """
         mine, records = self._table, self._root
         here = (it for it in writes if it.root.bucket == records.bucket)
-        return {it.uuid: verified(mine, records, it) for it in here}
+        return {it.uuid: _verified(mine, records, it) for it in here}
 
     def _check(self, writes: Sequence[WriteRecord]) -> None:
         """Check that all writes have ended, and went to the table and partitions of the task.
@@ -544,6 +545,13 @@ def _with_conflict(
     return report | {"overlapped" if on_conflict is OnConflict.LAST_WINS else "conflict": said}
 
 
+def _verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedWrite:
+    """Verify a write, as :func:`~.s3a.verification.verify.verified` does."""
+    from ...tables.files_in_log import known_to_log  # Lazy: it loads Parquet readers.
+
+    return verified(table, records, write, known_to_log)
+
+
 def described(table: Table, write: WriteRecord) -> CommittedWrite:
     """Describe a write of an earlier attempt that is known to have committed.
 
@@ -554,7 +562,7 @@ def described(table: Table, write: WriteRecord) -> CommittedWrite:
         should leave.
     """
     try:
-        return verified(table, table.root, write)
+        return _verified(table, table.root, write)
     except VerificationError:
         marker = table.run(read_marker(write.root.prefix))
         if marker.committed_job in (None, write.uuid):
@@ -676,7 +684,7 @@ def _by_marker(table: Table, job: str, place: str | None) -> dict[str, Any] | No
     committer, at = marker.said.marker.committer, marker.said.marker.timestamp_ms / 1000
     write = WriteRecord(job, 0, committer, f"{table.root.url}{below}", "", place, ended_at=at)
     try:
-        found = verified(table, table.root, write)
+        found = _verified(table, table.root, write)
     except VerificationError:
         return None
     return s3a_report(table, TryRecord(job, job, NOBODY, committer, None), [write], [found])

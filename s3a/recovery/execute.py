@@ -34,7 +34,7 @@ from ...committer.store.requests import (
 )
 from ..hadoop.job_traces import parse, read_marker, uploads_below
 from ..runs.ledger import fence, find_unchanged, lift_fence, note_recovered
-from .delta_around import find_delta
+from ..verification.delta_around import find_delta
 from .ledgers import ledgers_of
 from .leftovers import LeftoverJob, NamedFile, Presence, activity
 from .liveness import Action

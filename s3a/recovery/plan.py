@@ -24,7 +24,7 @@ from ...committer.upkeep.counted_files import counted_files
 from ..hadoop.job_traces import DIRECTION_NAME, Marker, is_staged_name, read_marker
 from ..runs.ledger import find_try
 from ..runs.try_record import SETTLED, UNDONE
-from .delta_around import find_delta
+from ..verification.delta_around import find_delta
 from .ledgers import ledgers_of
 from .leftovers import Kind, LeftoverJob, NamedFile, Presence, look_at_files, unclaimed_files
 from .liveness import Action, JobLiveness, Judgement, RecoveryOptions

@@ -11,6 +11,7 @@ that is only left over is a warning: a task that failed because of it would load
   and no sizes. The others are found by the write's own UUID, which Spark puts into the names of
   all files of one write.
 * An upload under way for a file of that write may mean lost rows, if the file does not exist.
+* If the directory has become a Delta table, only the files that its log names count.
 * Spark names a file only by task and folder. If the folders of two partitions have the same name,
   one file replaces the other, and every committer reports both as committed. So rows are counted.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...committer.errors import InvalidInputError, VerificationError, counted, first_few
@@ -36,7 +37,10 @@ from ..hadoop.job_traces import find_report, read_marker, uploads_below, uuids_i
 from ..hadoop.settings import MARKER_KEY, Committer
 from ..runs.ledger import read_report, report_dir
 from ..runs.try_record import WriteRecord
+from .delta_around import find_delta
 
+#: Returns the keys, of those given, that the log of the Delta table at a root knows.
+KnownToLog = Callable[[TableRoot, Collection[str]], Step[Collection[str]]]
 _NOT_AGAIN = "Compare the table's rows with the source before loading anything again."
 _PROTOCOL = (
     "Set spark.sql.sources.commitProtocolClass to PathOutputCommitProtocol, as the submitter's "
@@ -64,6 +68,14 @@ _OTHERS = {
         "that is killed leaves rows"
     ),
 }
+_IN_LOG = (
+    "Load the rows again into the Delta table, by committer='zero_rename' and layout='delta'; "
+    "where they were to be appended, with on_repeat='append', too. Then delete these files."
+)
+_OVER = (
+    "The log names the job's other files. Load the partitions again into the Delta table, by "
+    "committer='zero_rename' and layout='delta', in mode overwrite. Then delete these files."
+)
 _REPLACED = (
     "Nothing should read this load. An overwrite can be loaded again once the cause is mended; "
     "after an append, remove the job's files first: its report or its _SUCCESS names them."
@@ -369,17 +381,21 @@ class CommittedWrite:
     partitions: Mapping[str, Contents] = field(default_factory=dict)
 
 
-def verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedWrite:
+def verified(
+    table: Table, records: TableRoot, write: WriteRecord, known_to_log: KnownToLog
+) -> CommittedWrite:
     """Verify that a write has committed, and that its files hold all rows of the write.
 
     :param records: the table beside which the record of the attempt lies.
-    :raises VerificationError: it has not, or files or rows are missing.
+    :raises VerificationError: it has not, or files or rows are missing, or the directory has become
+        a Delta table whose log does not know the files.
     """
     expected = Expectation(write.committer, write.uuid, write.since_ms, write.rows, write.among)
     reports = report_dir(records, write)
     found = table.run(verify_job(write.root, expected, report_dir=reports))
     for warning in found.warnings:
         _log.warning("Job %s: %s", write.uuid, warning)
+    table.run(_check_log(write.root, write.uuid, found.keys, known_to_log))
     partitions = {name: Contents() for name in (write.partition, *write.emptied) if name}
     rows = count_rows(table.driver, found.sizes)
     for key, size in found.sizes.items():
@@ -390,6 +406,26 @@ def verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedW
     hold = None if rows is None else sum(rows.values())
     check_rows(table.root, write.uuid, write.rows, hold)
     return CommittedWrite(write.uuid, found.files, found.bytes, hold, partitions)
+
+
+def _check_log(
+    root: TableRoot, job: str, keys: Sequence[str], known_to_log: KnownToLog
+) -> Step[None]:
+    """Check that the log knows a job's files, if the directory has become a Delta table.
+
+    :raises VerificationError: it does not know all of them.
+    """
+    delta = yield from find_delta([root, *root.around], root.prefix)
+    if delta is None or not keys:
+        return
+    unknown = sorted(set(keys).difference((yield from known_to_log(delta, keys))))
+    if unknown:
+        why = (
+            f"The directory has become the Delta table {delta.url}, whose log does not name "
+            f"{counted(len(unknown), 'file')} of the job: it was adopted while the job was at "
+            "work. No reader of that table sees their rows."
+        )
+        raise _wrong(root, job, why, unknown[0], _IN_LOG if len(unknown) == len(keys) else _OVER)
 
 
 def check_rows(root: TableRoot, job: str, wrote: int | None, hold: int | None) -> None:

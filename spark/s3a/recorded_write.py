@@ -45,6 +45,7 @@ from ...s3a.write_plan import (
     check_destination,
     plan,
 )
+from ...tables.files_in_log import known_to_log
 from ..job_tags import Operations
 from ..write_target import WriteTarget
 from .session import SessionView, check_session, client_of, encryption_for
@@ -301,7 +302,7 @@ class _Application:
         """
         try:
             if self._table.run(is_proved(self._beside, record)):
-                verified(self._table, self._beside, record)
+                verified(self._table, self._beside, record, known_to_log)
             else:
                 # Spark says that it committed; another job's marker may have replaced this one's.
                 logger.warning("No report of job %s is to be seen: not compared", record.uuid)

@@ -12,12 +12,26 @@ from support.airflow import Tables, task_context
 from support.fake_spark import FakeSpark
 from support.s3a_loads import operator, run
 from support.s3a_stand_in import APPLICATION
-from zero_rename.committer.errors import RefusedError, StoreRefusedError
+from zero_rename.committer.errors import RefusedError, StoreRefusedError, VerificationError
+from zero_rename.committer.upkeep.verify import FindingKind
+from zero_rename.maintenance.destinations import destination_at
+from zero_rename.maintenance.purging import PurgeOrder
+from zero_rename.maintenance.upkeep import look_after
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
+
+#: The directory is adopted by the Python API while the application is at work.
+ADOPTS = (
+    """
+import os
+from zero_rename.tables import DeltaTable
+DeltaTable(os.environ["ZERO_RENAME_TABLE"]).adopt(apply=True)
+"""
+    + APPLICATION
+)
 
 
 @pytest.fixture
@@ -81,3 +95,41 @@ def test_sensor_without_the_right_to_read_the_ledger_goes_by_the_log(
     monkeypatch.setattr("zero_rename.orchestration.s3a.load.look_at_run", denied)
     sensor = SuccessManifestSensor(task_id="wait", table=tables.url(), upstream_task_id="load")
     assert not poked(sensor).is_done
+
+
+@pytest.fixture
+def adopted_meanwhile(
+    tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> DeltaTable:
+    """A day that one run has loaded, and another run whose job commits after the adoption."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(spark.folder))
+    spark.runs(APPLICATION)
+    run(operator(tables, mode="append"), run_id="earlier")
+    spark.runs(ADOPTS)
+    with pytest.raises(VerificationError, match="whose log does not name 1 file of the job"):
+        run(operator(tables, mode="append"))
+    return ZeroRenameHook().get_delta_table(tables.url())
+
+
+def test_load_that_was_at_work_during_the_adoption_does_not_count_as_committed(
+    tables: Tables, adopted_meanwhile: DeltaTable, spark: FakeSpark
+) -> None:
+    """No reader of the table sees its rows: the log does not name its file."""
+    assert adopted_meanwhile.scan().count() == 1
+    sensor = SuccessManifestSensor(task_id="wait", table=tables.url(), upstream_task_id="load")
+    assert not poked(sensor).is_done
+    with pytest.raises(VerificationError, match="whose log does not name 1 file of the job"):
+        run(load(tables), try_number=2)
+    assert len(spark.calls()) == 2
+
+
+def test_verification_and_maintenance_name_files_that_no_entry_of_the_log_names(
+    tables: Tables, adopted_meanwhile: DeltaTable
+) -> None:
+    (found,) = adopted_meanwhile.verify()
+    assert (found.kind, found.partition) == (FindingKind.UNNAMED, "day=1")
+    assert "no entry of the log names it" in found.detail
+    place = tables.table().run(destination_at(adopted_meanwhile.root))
+    (told,) = look_after(tables.table(), place, PurgeOrder()).person
+    assert found.key in told
