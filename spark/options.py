@@ -199,12 +199,13 @@ class WriterOptions:
     part_bytes: int = option(
         texts.size, "Size of the first parts of an upload, at least `5m`.", _FILES.part_bytes
     )
-    distribute: Distribute = option(
+    distribute: Distribute | None = option(
         partial(texts.choice, Distribute),
         "`partition`: first bring the rows of each partition together, by a shuffle, so that it "
         "gets as few files as `bytesPerFile` allows, not one from each task. Only for `save()` "
-        "and `stream()`, and not for a sorted frame.",
-        Distribute.NONE,
+        "and `stream()`, and not for a sorted frame. `none`, the default there: not. A merge, an "
+        "update and a deletion always do.",
+        None,
         "distribute",
     )
     storage_class: str | None = option(

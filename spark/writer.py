@@ -87,7 +87,7 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
             remedy="Write by zero_rename.spark.save(), or leave out "
             f"{argument(handoff, 'layout')}.",
         )
-    if options.distribute is not Distribute.NONE:
+    if options.distribute is Distribute.PARTITION:
         raise InvalidInputError(
             "distribute=partition reached a write by df.write (as option or from submitter), "
             "which Spark lets no Python data source do; nothing was written.",

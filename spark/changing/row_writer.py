@@ -298,6 +298,7 @@ def refuse_policies(options: WriterOptions, table: str) -> None:
         "schemaMode": options.schema_mode is not SchemaMode.KEEP,
         "base": options.base,
         "publish=False": not options.publish,
+        "distribute=none": options.distribute is Distribute.NONE,
         f"onConflict={options.on_conflict}": options.on_conflict is not OnConflict.FAIL,
     }
     found = [name for name, value in given.items() if value]

@@ -69,6 +69,8 @@ def test_a_merge_refuses_partitions_to_replace_and_does_not_pass_over_them(
     for option in ("replacePartitions", "replace_partitions"):
         with pytest.raises(InvalidInputError, match="says nothing to a change of rows"):
             merge(frame, url, on=["n"], options={option: "p=x"})
+    with pytest.raises(InvalidInputError, match="distribute=none says nothing to a change of rows"):
+        merge(frame, url, on=["n"], options={"distribute": "none"})
 
 
 def test_load_of_no_partition_reads_no_row(spark: Any, frame: Any, url: str) -> None:

@@ -389,6 +389,10 @@ def test_few_files_of_each_batch(spark: Any, source: Path, url: str, checkpoint:
             {"mode": "merge", "merge_on": ["n"], "options": {"onConflict": "newest_run"}},
             "onConflict=newest_run says nothing to a change of rows",
         ),
+        (
+            {"mode": "merge", "merge_on": ["n"], "options": {"distribute": "none"}},
+            "distribute=none says nothing to a change of rows",
+        ),
     ],
 )
 def test_what_cannot_be_right(
