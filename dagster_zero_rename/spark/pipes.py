@@ -56,13 +56,18 @@ class SparkPipesClient(dg.ConfigurableResource):
         description="Send this package to the executors. They need boto3 and pyarrow in any case.",
     )
 
-    @model_validator(mode="after")
-    def _check_resource(self) -> Self:
-        if self.zero_rename is None:  # Dagster's default for a resource that was left out.
+    @model_validator(mode="before")
+    @classmethod
+    def _check_resource(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        if given.get("zero_rename") is None:  # Dagster's default for a resource that was left out.
             raise InvalidInputError(
                 "A SparkPipesClient has no zero_rename.",
                 remedy="Give zero_rename=ZeroRenameResource(…).",
             )
+        return given
+
+    @model_validator(mode="after")
+    def _check_options(self) -> Self:
         check_options(self.s3a_options)
         return self
 
