@@ -77,11 +77,10 @@ def _name_of(kind: Any) -> str:
 def _spark_frame(
     table: Table | DeltaTable, partitions: Collection[str] | None, columns: Columns
 ) -> Any:
-    from pyspark.sql import SparkSession
-
     from zero_rename.spark import load
+    from zero_rename.spark.session_settings import active_session
 
-    session = SparkSession.getActiveSession()
+    session = active_session()
     if session is None:
         raise InvalidInputError(
             "The asset's input is annotated as a Spark data frame, and this process has no Spark "

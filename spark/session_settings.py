@@ -1,11 +1,27 @@
-"""Settings of a session that are on or off, read in upper or lower case as Spark does."""
+"""The active session, and settings that are on or off, read in upper or lower case as Spark
+does."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def active_session() -> SparkSession | None:
+    """Return the session that is active in this thread; ``None``: there is none.
+
+    A classic PySpark returns the one that made a frame last, in any thread: after a batch of a
+    stream the copy of a session that the stream made when it began.
+    """
+    from pyspark.sql import SparkSession
+
+    found: Any = SparkSession.getActiveSession()
+    if found is None or not hasattr(found, "_jsparkSession"):
+        return found
+    here = found._jsparkSession.getActiveSession().get()
+    return found if here.equals(found._jsparkSession) else SparkSession(found._sc, here)
 
 
 def is_on(session: SparkSession, name: str, default: bool = False) -> bool:

@@ -18,6 +18,7 @@ from ..column_names import quoted
 from ..reading.char_columns import as_char
 from ..reading.load import state_frame
 from ..reading.predicate import refuse_beyond_rows, selected_partitions
+from ..session_settings import active_session
 from ..types import spark_schema
 from .changed_rows import (
     DELETED,
@@ -100,9 +101,7 @@ def _edited(
     options: Mapping[str, str] | None,
     session: SparkSession | None,
 ) -> TableChange:
-    from pyspark.sql import SparkSession
-
-    session = session or SparkSession.getActiveSession()
+    session = session or active_session()
     if session is None:
         raise InvalidInputError(
             "No Spark session is active; nothing was changed.", remedy="Give spark=, the session."

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,7 @@ from zero_rename.committer import CommitConflictError, InvalidInputError, Table
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.spark import delete, load, merge, save, update
 from zero_rename.spark.changing.fixed_times import FixedTimes
+from zero_rename.spark.session_settings import active_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("planned_once")]
 
@@ -53,6 +56,21 @@ def test_update_writes_files_of_as_many_rows_as_the_session_says(spark, s3_bucke
     assert many is not None
     assert few.committed is not None
     assert (many.files, few.committed.files) == (3, 2)
+
+
+def test_update_follows_the_session_of_its_thread_not_that_of_a_stream(spark, url):
+    """PySpark returns the session that made a frame last, in any thread, as a stream's does."""
+    spark.createDataFrame([(1,)], "a int")
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: spark.newSession().createDataFrame([(1,)], "a int")).result()
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(InvalidInputError, match="set names 'V', which is no column"):
+            update(url, set={"V": "1"}, where="k = 1")
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    active: Any = active_session()
+    assert active._jsparkSession.equals(spark._jsparkSession)
 
 
 EPOCHS = (("__HIVE_DEFAULT_PARTITION__", 1), ("x", 1), ("y", 2), ("z", 2))
