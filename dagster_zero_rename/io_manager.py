@@ -1,6 +1,6 @@
 """I/O manager: writes what asset functions return, and reads what they take."""
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
 from pydantic import PrivateAttr, model_validator
@@ -35,7 +35,10 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
     """
 
     #: A resource to use instead of the other fields.
-    zero_rename: ZeroRenameResource | None = None
+    if TYPE_CHECKING:
+        zero_rename: ZeroRenameResource | None = None
+    else:  # It may be configured at launch, which Dagster knows by this type alone.
+        zero_rename: dg.ResourceDependency[ZeroRenameResource | None] = None
     _default: dg.IOManager | None = PrivateAttr(None)
 
     @model_validator(mode="after")

@@ -259,6 +259,24 @@ def test_a_missing_resource_or_two_are_refused_while_definitions_load(
         make()
 
 
+@pytest.mark.parametrize("client", [ZeroRenameIOManager, SparkPipesClient])
+def test_a_resource_that_is_configured_at_launch_is_taken(client: Any) -> None:
+    late: Any = ZeroRenameResource.configure_at_launch()
+    found = []
+
+    @dg.op(required_resource_keys={"client"})
+    def look(context: dg.OpExecutionContext) -> None:
+        found.append(context.resources.client.zero_rename.table_root)
+
+    @dg.job(resource_defs={"zero": late, "client": client(zero_rename=late)})
+    def looks() -> None:
+        look()
+
+    given = {"zero": {"config": {"table_root": "s3://lake/wh"}}}
+    assert looks.execute_in_process(run_config={"resources": given}).success
+    assert found == ["s3://lake/wh"]
+
+
 def test_no_refusal_shows_a_key() -> None:
     with pytest.raises(ValueError, match="one of access_key_id") as refused:
         ZeroRenameResource(table_root="s3://lake", secret_access_key="not-to-be-shown")
