@@ -34,7 +34,7 @@ from ..committer.errors import (
     counted,
 )
 from ..committer.store.listing import list_objects
-from ..committer.store.requests import DeleteMany, ListedObject, Step, Unknown
+from ..committer.store.requests import DeleteMany, Step, Unknown
 from .actions import FORGOTTEN, RemoveFile
 from .change import FENCE, LogBase, LogChange
 from .committing import commit_change
@@ -96,7 +96,7 @@ def plan_log_purge(
     tombstones = {layout.key_of(path, state): it for path, it in (state.removed or {}).items()}
     unnamed = candidates - tombstones.keys()
     if unnamed and state.exists:
-        since = min(data[key].last_modified for key in unnamed)
+        since = min(data[key] for key in unnamed)
         unnamed = yield from _without_overwritten(layout, state, folders, unnamed, since - SLACK)
     forgets = {key: RemoveFile(layout.path_of(key), FORGOTTEN) for key in unnamed}
     forgets |= {
@@ -107,17 +107,24 @@ def plan_log_purge(
     return PurgePlan(state, dict(sorted(forgets.items())))
 
 
-def _data_in(folders: Iterable[str]) -> Step[dict[str, ListedObject]]:
-    """List the objects in data folders, by key. A folder whose store cannot be reached is left out,
-    so nothing there is deleted."""
-    found: dict[str, ListedObject] = {}
+def _data_in(folders: Iterable[str]) -> Step[dict[str, float]]:
+    """Return the times of the objects in data folders, by key and by the log's store's clock.
+
+    A folder in another store, which another clock dates, is listed after that of the log's store. A
+    folder whose store cannot be reached is left out, so nothing there is deleted.
+
+    :param folders: that in the log's store first.
+    """
+    found: dict[str, float] = {}
+    date = None
     for folder in folders:
         try:
             listing = yield from list_objects(folder)
         except FastRootGoneError as error:
             logger.warning("Files there were not purged: %s", error)
             continue
-        found |= {it.key: it for it in listing.objects}
+        date = date or listing.date
+        found |= {it.key: it.last_modified + date - listing.date for it in listing.objects}
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import quote
@@ -690,6 +691,24 @@ class TestPurge:
         (gone,) = on(store).purge(apply=True)
         assert is_fast(gone)
         assert values(on(store)) == [2, 3]
+
+    def test_purge_spares_files_of_an_overwritten_entry_where_the_data_roots_clock_is_ahead(
+        self, store: MemoryStore
+    ) -> None:
+        """A file's time is of another clock than its entry's; a repair may need the file."""
+        second = FIRST.replace("0.json", "1.json")
+        store.apply(s.Put(second, b'{"commitInfo": {}}\n'))
+        write(on(store), rows(3))  # From now on openings tell nothing of it.
+
+        def ahead(request: Any, apply: Callable[[Any], Any]) -> Any:
+            answer = apply(request)
+            if not isinstance(request, s.ListObjects) or not is_fast(request.prefix):
+                return answer
+            items = (replace(it, last_modified=it.last_modified + 7200) for it in answer.objects)
+            return replace(answer, objects=tuple(items), date=answer.date + 7200)
+
+        assert on(store).purge() == []
+        assert on(store, ahead).purge() == []
 
     def test_purge_of_the_destination_aborts_uploads_of_closed_jobs_in_the_data_root(
         self, stores: FastStores
