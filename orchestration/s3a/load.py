@@ -35,7 +35,15 @@ from ...committer.store.requests import Step
 from ...s3a.hadoop.job_traces import read_marker, uploads_below
 from ...s3a.hadoop.settings import Committer
 from ...s3a.runs import ledger
-from ...s3a.runs.rivals import living_rivals, loads_of_others, replaces, said_of, written_at
+from ...s3a.runs.rivals import (
+    living_rivals,
+    loaded_of,
+    loads_of_others,
+    replaces,
+    said_of,
+    written_at,
+    written_rivals,
+)
 from ...s3a.runs.try_record import (
     COMMITTED,
     OPERATOR_INTERVAL,
@@ -48,7 +56,13 @@ from ...s3a.runs.try_record import (
     WriteRecord,
     run_uuid,
 )
-from ...s3a.verification.verify import CommittedWrite, Contents, verified
+from ...s3a.verification.verify import (
+    CommittedWrite,
+    Contents,
+    committed_there,
+    remembered,
+    verified,
+)
 from ..runs.outcomes import UnendedJobError
 from ..runs.reports import of_partitions, one_line, summary, totals
 from ..submit.job_mark import JobMark
@@ -73,6 +87,7 @@ if TYPE_CHECKING:
     from ...committer.format.layout import TableRoot
     from ...committer.format.records.narrowing import Narrowing
     from ...committer.rival_wait import RivalWait
+    from ...s3a.hadoop.commit_files import JobSummary
     from ..runs.heartbeat import RepeatableRun
 
 _log = logging.getLogger(__name__)
@@ -111,7 +126,9 @@ def loaded_by_s3a(
 
     def report_of(record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any]:
         mine = [it for it in writes if it.is_to(table.root)]
-        report = s3a_report(table, record, mine, [described(table, write) for write in mine])
+        report = s3a_report(
+            table, record, mine, [described(table, record, write) for write in mine]
+        )
         return _with_conflict(report, met_unseen(table, record, mine), on_conflict)
 
     insist = on_repeat == "append"
@@ -552,25 +569,44 @@ def _verified(table: Table, records: TableRoot, write: WriteRecord) -> Committed
     return verified(table, records, write, known_to_log)
 
 
-def described(table: Table, write: WriteRecord) -> CommittedWrite:
+def described(table: Table, record: TryRecord, write: WriteRecord) -> CommittedWrite:
     """Describe a write of an earlier attempt that is known to have committed.
 
-    Its marker may have been replaced by that of a later job, and its files too. Then the result has
-    what its own report says.
+    Other runs may have replaced files of it since. Then the result has what its own report says.
 
-    :raises VerificationError: the marker was not replaced, and the files are not what the job
-        should leave.
+    :param record: of that attempt.
+    :raises VerificationError: no other run has replaced files, and they are not what the job should
+        leave.
     """
     try:
         return _verified(table, table.root, write)
     except VerificationError:
-        marker = table.run(read_marker(write.root.prefix))
-        if marker.committed_job in (None, write.uuid):
+        report = table.run(ledger.read_report(table.root, write))
+        if not _is_replaced(table, record, write, report):
             raise
-    report = table.run(ledger.read_report(table.root, write))
+    return remembered(table, write, report)
+
+
+def _is_replaced(
+    table: Table, record: TryRecord, write: WriteRecord, report: JobSummary | None
+) -> bool:
+    """Return whether other jobs have replaced files of a committed write, or are about to.
+
+    The marker of the destination shows it, or the ledger: a job in a partition's folder leaves no
+    marker at the root.
+    """
+    marker = table.run(read_marker(write.root.prefix))
+    if marker.committed_job not in (None, write.uuid):
+        return True
     if report is None:
-        return CommittedWrite(write.uuid, None, None)
-    return CommittedWrite(write.uuid, report.files, report.bytes)
+        return False
+    there = table.run(committed_there(write.root, report))
+    named = {name.removeprefix("/") for name in report.marker.filenames}
+    gone = {table.root.partition_of_data_key(key) or "" for key in named.difference(there)}
+    since = replace(record, opened_at=written_at(record))
+    rivals = [it for it in table.run(written_rivals(table.root, since)) if replaces(it)]
+    loaded = {name for it in rivals for name in loaded_of(it, gone)}
+    return bool(gone) and gone <= loaded
 
 
 def s3a_report(

@@ -25,7 +25,7 @@ from ...s3a.hadoop.commit_files import JobSummary
 from ...s3a.hadoop.job_traces import uuids_in_name
 from ...s3a.runs import ledger
 from ...s3a.runs.rivals import is_at_work
-from ...s3a.runs.try_record import COMMITTED, StoredTry
+from ...s3a.runs.try_record import COMMITTED, StoredTry, TryRecord, is_of
 
 if TYPE_CHECKING:
     from ...committer import Table
@@ -81,15 +81,30 @@ class _PlainMarker:
 _Marker = JobSummary | _PlainMarker | str | None
 
 
+@dataclass(frozen=True)
+class _Broken:
+    """An attempt that began to replace partitions, and was undone.
+
+    :param run: its run's key.
+    :param partitions: that it may have replaced; empty for any.
+    :param until: its last sign of life: Unix seconds, store clock.
+    """
+
+    run: str
+    partitions: tuple[str, ...]
+    until: float
+
+
 @dataclass
 class _Memory:
     """Cache of what earlier polls of a table read.
 
-    It has reports by key, with their ETags; markers with their ETags and times, since all markers
-    of 0 bytes have one ETag; and the pages of the last listing.
+    It has what closed attempts left, by key, with their ETags: a report, or what they broke;
+    markers with their ETags and times, since all markers of 0 bytes have one ETag; and the pages of
+    the last listing.
     """
 
-    reports: dict[str, tuple[str, Mapping[str, Any] | None]] = field(default_factory=dict)
+    closed: dict[str, tuple[str, Mapping[str, Any] | _Broken | None]] = field(default_factory=dict)
     markers: dict[str, tuple[tuple[str, float], _Marker]] = field(default_factory=dict)
     pages: int = 1
 
@@ -136,6 +151,11 @@ def _look(
         files = {it.key: it.size for it in listed[name] if root.is_data(it)}
         by_report = _by_report(said, name, files, committer)
         by_marker = _by_marker(root, name, files, markers.get(name), of_root, committer)
+        if isinstance(by_marker, WrittenPartition):
+            unsure = said.why_unsure(name, by_marker.decided_at, by_marker.job)
+            is_whole = all(size is not None for size in by_marker.keys.values())
+            broken = "" if is_whole else said.why_broken(name, by_marker.decided_at)
+            by_marker = unsure or broken or by_marker
         told = [it for it in (by_report, by_marker) if isinstance(it, WrittenPartition)]
         if told:
             # If both are of one job, take the report: its time is of the store's clock.
@@ -178,13 +198,20 @@ def _by_report(
         return None
     if committer not in (None, report["committer"]):
         return f"loaded last by the {report['committer']!r} committer"
-    unsure = said.why_unsure(name, report)
-    if unsure is not None:
+    if unsure := said.why_unsure(name, report.get("started_at"), report["job"]):
         return unsure
     entry = next(it for it in report["partitions"] if it["partition"] == name)
     if entry["files"] and not files:
-        return f"none of the {counted(entry['files'], 'file')} of job {report['job']} is there"
+        return _all_gone(entry["files"], report["job"])
+    if (len(files), sum(files.values())) != (entry["files"], entry["bytes"]) and (
+        broken := said.why_broken(name, report.get("started_at"))
+    ):
+        return broken
     return WrittenPartition(report["job"], report["decided_at"], files, entry["files"])
+
+
+def _all_gone(files: int, job: str) -> str:
+    return f"none of the {counted(files, 'file')} of job {job} is there"
 
 
 def _listed(
@@ -220,28 +247,44 @@ class _Ledger:
     """Content of the ledger of a table.
 
     :param latest: the latest report by partition.
+    :param broken: attempts that were undone.
     :param at_work: attempts whose records are not closed.
     :param damage: the reason why a part of it could not be read; ``""``: all was read.
     """
 
     latest: Mapping[str, Mapping[str, Any]]
+    broken: Sequence[_Broken] = ()
     at_work: Sequence[StoredTry] = ()
     damage: str = ""
 
-    def why_unsure(self, partition: str, report: Mapping[str, Any]) -> str | None:
-        """Explain why a report of a partition may not be true any more; ``None``: it is.
+    def why_unsure(self, partition: str, since: float | None, job: str | None) -> str:
+        """Explain why what is said of a partition may not be true any more; ``""``: it is true.
 
         Another attempt may be replacing the partition's files. An attempt that names no partition
-        counts only while it may be writing. One whose last sign of life came before the reported
-        load began does not count: it is dead, and nobody may ever settle it.
+        counts only while it may be writing. One whose last sign of life came before does not count:
+        it is dead, and nobody may ever settle it.
+
+        :param since: when the load began that a report tells of, or ended that a marker tells of.
+        :param job: of that load; its own attempt does not count.
         """
-        began = report.get("started_at") or 0.0
         for known in self.at_work:
             named = known.record.partitions
-            may_replace = is_at_work(known) or known.record.beat_at >= began
-            if (partition in named and may_replace) or (not named and known.may_be_writing):
+            may_replace = is_at_work(known) or known.record.beat_at >= (since or 0.0)
+            is_another = not is_of(known.record.uuid, job or "")
+            meets = may_replace if partition in named else not named and known.may_be_writing
+            if is_another and meets:
                 return f"the run {known.record.idempotency_key} loads it, or left it unsettled"
-        return None
+        return ""
+
+    def why_broken(self, partition: str, since: float | None) -> str:
+        """Explain why other files may be in a partition than is said of it; ``""``: they are not.
+
+        :param since: as for :meth:`why_unsure`.
+        """
+        for it in self.broken:
+            if it.until >= (since or 0.0) and (not it.partitions or partition in it.partitions):
+                return f"the run {it.run} began to replace it and did not commit: load it again"
+        return ""
 
 
 def _ledger(root: TableRoot, memory: _Memory) -> Step[_Ledger]:
@@ -251,28 +294,43 @@ def _ledger(root: TableRoot, memory: _Memory) -> Step[_Ledger]:
     except StoreRefusedError as error:
         return _Ledger({}, damage=error.message)
     closed = {it.key: it.etag for it in listing.objects if ledger.is_closed(it.key)}
-    new = [key for key, etag in closed.items() if memory.reports.get(key, ("",))[0] != etag]
+    new = [key for key, etag in closed.items() if memory.closed.get(key, ("",))[0] != etag]
     unsettled = ledger.unsettled(listing.keys)
     read = yield from All(tuple(_readable(key) for key in (*new, *unsettled)))
     for key, known in zip(new, read[: len(new)], strict=True):
         if not isinstance(known, str):
-            is_done = known is not None and known.record.state == COMMITTED
-            memory.reports[key] = closed[key], known.record.report if known and is_done else None
-    memory.reports = {key: kept for key, kept in memory.reports.items() if key in closed}
+            memory.closed[key] = closed[key], None if known is None else _left_by(known.record)
+    memory.closed = {key: kept for key, kept in memory.closed.items() if key in closed}
+    left = [it for _, it in memory.closed.values()]
     latest: dict[str, Mapping[str, Any]] = {}
-    for _, report in sorted(memory.reports.values(), key=lambda it: _order(it[1])):
-        if report is not None:
-            latest |= {entry["partition"]: report for entry in report["partitions"]}
+    for report in sorted((it for it in left if isinstance(it, Mapping)), key=_order):
+        latest |= {entry["partition"]: report for entry in report["partitions"]}
+    broken = [it for it in left if isinstance(it, _Broken)]
     at_work = [known for known in read[len(new) :] if isinstance(known, StoredTry)]
-    return _Ledger(latest, at_work, next((it for it in read if isinstance(it, str)), ""))
+    return _Ledger(latest, broken, at_work, next((it for it in read if isinstance(it, str)), ""))
 
 
-def _order(report: Mapping[str, Any] | None) -> tuple[float, bool]:
+def _left_by(record: TryRecord) -> Mapping[str, Any] | _Broken | None:
+    """Return what a closed attempt left: its report, or the partitions that it may have broken.
+
+    An overwrite removes files before it has committed: magic as it begins, others as they commit.
+    """
+    if record.state == COMMITTED:
+        return record.report
+    replacing = [it for it in record.writes if not it.is_adding]
+    named = [(it.partition,) if it.partition else it.among for it in replacing]
+    if not named:
+        return None
+    partitions = () if () in named else tuple({name for some in named for name in some})
+    return _Broken(record.idempotency_key, partitions, record.beat_at)
+
+
+def _order(report: Mapping[str, Any]) -> tuple[float, bool]:
     """Return the sort key of a report: its time in whole seconds, then whether it has a conflict.
 
     Of two attempts that met in one second, the one that reports the conflict comes last.
     """
-    return (0.0, False) if report is None else (report["decided_at"], "conflict" in report)
+    return report["decided_at"], "conflict" in report
 
 
 def _readable(key: str) -> Step[StoredTry | str | None]:
@@ -330,6 +388,8 @@ def _by_marker(
     if not said.success:
         return "_SUCCESS says that its job failed"
     keys = {it for it in _of_write(marker, files) if it.startswith(root.partition_prefix(name))}
+    if keys and keys.isdisjoint(files):
+        return _all_gone(len(keys), said.job)
     held: dict[str, int | None] = {**dict.fromkeys(sorted(keys)), **files}
     recorded = marker.files if marker is own else None
     return WrittenPartition(said.job, said.timestamp_ms / 1000, held, recorded)

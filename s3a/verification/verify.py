@@ -225,8 +225,7 @@ def committed_files(
     if not named and not summary.files:
         yield from _check_empty(root, job, expectation)
         return {}
-    is_all = len(named) < FILENAMES_LIMIT or summary.files == len(named)
-    files = yield from (_sizes(named) if is_all else _of_the_write(root, job, named))
+    files = yield from committed_there(root, summary)
     if missing := sorted(set(named) - files.keys()):
         gone = (
             f"{counted(len(missing), 'file')} of the job not there any more: {first_few(missing)}"
@@ -239,6 +238,14 @@ def committed_files(
             why = f"The job committed {counted(told, what)}, and {is_there:,} are there."
             raise _wrong(root, job, why)
     return files
+
+
+def committed_there(root: TableRoot, summary: JobSummary) -> Step[dict[str, int]]:
+    """Return the sizes by key of the files that are there, of those that a job has committed."""
+    named = [name.removeprefix("/") for name in summary.marker.filenames]
+    is_all = len(named) < FILENAMES_LIMIT or summary.files == len(named)
+    of_job = _sizes(named) if is_all else _of_the_write(root, summary.marker.job, named)
+    return (yield from of_job)
 
 
 def _check_empty(root: TableRoot, job: str, expectation: Expectation) -> Step[None]:
@@ -426,6 +433,27 @@ def _check_log(
             "work. No reader of that table sees their rows."
         )
         raise _wrong(root, job, why, unknown[0], _IN_LOG if len(unknown) == len(keys) else _OVER)
+
+
+def remembered(table: Table, write: WriteRecord, report: JobSummary | None) -> CommittedWrite:
+    """Describe a committed write of which others have replaced some files since, by its report.
+
+    Rows are counted in partitions whose files are all there.
+
+    :param report: of its job; ``None``: it left none, so its files are not known.
+    """
+    if report is None:
+        return CommittedWrite(write.uuid, None, None)
+    partitions = {name: Contents() for name in (write.partition, *write.emptied) if name}
+    named = [name.removeprefix("/") for name in report.marker.filenames]
+    sizes = table.run(committed_there(write.root, report))
+    rows = count_rows(table.driver, sizes) or {}
+    for key in sorted({*named, *sizes}):
+        name = table.root.partition_of_data_key(key)
+        if name is not None:
+            one = Contents(1, rows.get(key), sizes.get(key, 0))
+            partitions[name] = partitions.get(name, Contents()) + one
+    return CommittedWrite(write.uuid, report.files, report.bytes, None, partitions)
 
 
 def check_rows(root: TableRoot, job: str, wrote: int | None, hold: int | None) -> None:

@@ -207,6 +207,9 @@ class TestPartitions:
 
 class TestMarkers:
     def marker(self, tables: Tables, place: str, *names: str, **more: Any) -> None:
+        """A ``_SUCCESS``, and the files that it names."""
+        for name in names:
+            self.rows(tables, name, 1)
         said = {
             "name": "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1",
             "success": True,
@@ -252,8 +255,12 @@ class TestMarkers:
         self.marker(tables, "day=1/", "day=1/a.parquet")
         assert ask(tables, 1, committer="magic", newer_than=1_359_600_000.0).state == READY
         assert ask(tables, 1, committer="magic", newer_than=1_359_700_000.0).state == WAITING
+        self.marker(tables, "day=1/", "day=1/a.parquet", "day=1/b.parquet")
+        gone = "wh/flights/day=1/b.parquet"
+        tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=gone)
         missing = ask(tables, 1, committer="magic", check_files=True)
-        assert "such as wh/flights/day=1/a.parquet" in missing.explanation
+        assert f"such as {gone}" in missing.explanation
+        self.marker(tables, "day=1/", "day=1/a.parquet")
         self.rows(tables, "day=1/a.parquet", 3)
         assert ask(tables, 1, committer="magic", check_files=True, min_rows=3).state == READY
         assert "(3 rows)" in ask(tables, 1, committer="magic", min_rows=4).explanation

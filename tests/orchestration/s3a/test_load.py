@@ -15,7 +15,7 @@ from support.s3a_stand_in import marker
 from zero_rename.committer import OutcomeUnknownError, RefusedError, Table, VerificationError
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.rival_wait import RivalWait
-from zero_rename.committer.store.requests import Put
+from zero_rename.committer.store.requests import Delete, Put
 from zero_rename.orchestration.job_query import FAILED as FAILED_ANSWER
 from zero_rename.orchestration.job_query import READY, WAITING, JobQuery
 from zero_rename.orchestration.runs.task_run import TaskRun
@@ -32,6 +32,7 @@ from zero_rename.s3a.runs.try_record import (
     WRITTEN,
     StoredTry,
     WriteRecord,
+    write_uuid,
 )
 
 FIRST = TaskRun("flights", "r", "load", -1, 1, 1)
@@ -64,7 +65,9 @@ class Loading:
     def enter(self, destination: str, state: str = WRITTEN, **given: Any) -> None:
         number = len(self.known.record.writes) + 1
         given["state"] = state
-        write = WriteRecord(f"w{number}", number, "magic", destination, "replace", **given)
+        given.setdefault("uuid", f"w{number}")
+        said = {"number": number, "committer": "magic", "mode": "replace"}
+        write = WriteRecord(destination=destination, **said, **given)
         assert self.table.run(ledger.swap(self.known, self.known.record.with_write(write)))
 
 
@@ -167,6 +170,68 @@ class TestRunThatNamesOtherPartitions:
         done = {"state": COMMITTED, "report": report}
         other.table.run(ledger.close_try(ROOT, known.record, **done))
         assert self.cleared(world, "day=2") is None
+
+
+class TestRetryOfALoadWhoseRowsAnotherRunHasReplaced:
+    """Its worker died once the application had committed two days, and then another run replaced
+    the first of them."""
+
+    BOTH = ("day=1", "day=2")
+
+    def put(self, world: World, *days: str) -> dict[str, int]:
+        target = io.BytesIO()
+        pq.write_table(pa.table({"flight": [1]}), target)
+        keys = {f"{ROOT.prefix}/{day}/part-0.parquet": target.getvalue() for day in days}
+        for key, body in keys.items():
+            world.store.apply(Put(key, body))
+        return {key: len(body) for key, body in keys.items()}
+
+    @pytest.fixture
+    def first(self, world: World) -> Loading:
+        made = Loading(world)
+        job = write_uuid(made.load.uuid, 1)
+        body = marker(job, "magic", self.put(world, *self.BOTH))
+        world.store.apply(Put(f"{ROOT.prefix}/_SUCCESS", body))
+        report = ledger.report_prefix(ROOT, made.load.uuid, 1)
+        world.store.apply(Put(f"{report}/summary-job.json", body))
+        now = world.clock()
+        with made.load.submitted():
+            made.enter(ROOT.url, among=self.BOTH, uuid=job, opened_at=now, ended_at=now, rows=2)
+        world.clock.advance(3600)
+        return made
+
+    def replaced(self, world: World, day: str, place: str) -> None:
+        other = Loading(world, OTHER_RUN)
+        with other.load.submitted():
+            world.store.apply(Delete(f"{ROOT.prefix}/{day}/part-0.parquet"))
+            key = f"{ROOT.prefix}/{day}/part-1.parquet"
+            world.store.apply(Put(key, b"other rows"))
+            body = marker(other.load.uuid, "magic", {key: 10})
+            world.store.apply(Put(f"{ROOT.prefix}/{place}_SUCCESS", body))
+        known = other.table.run(ledger.find(ROOT, OTHER_RUN.idempotency_key, other.load.uuid))
+        assert known is not None
+        entry = {"partition": day, "files": 1, "rows": 1, "bytes": 10}
+        report = {"job": other.load.uuid, "decided_at": world.clock(), "partitions": [entry]}
+        done = {"state": COMMITTED, "report": report}
+        other.table.run(ledger.close_try(ROOT, known.record, **done))
+
+    @pytest.mark.parametrize("place", ["", "day=1/"], ids=["root", "partition"])
+    def test_reports_the_commit_with_all_of_its_partitions(
+        self, world: World, first: Loading, place: str
+    ) -> None:
+        self.replaced(world, "day=1", place)
+        report = loaded_by_s3a(first.table, RETRY, Mode.REPLACE, "auto", partitions=self.BOTH)
+        assert report is not None
+        told = [(it["partition"], it["files"], it["rows"]) for it in report["partitions"]]
+        assert told == [("day=1", 1, None), ("day=2", 1, 1)]
+        assert (report["job"], report["files"]) == (write_uuid(first.load.uuid, 1), 2)
+
+    def test_loads_again_where_its_rows_are_gone_and_no_run_has_replaced_them(
+        self, world: World, first: Loading
+    ) -> None:
+        world.store.apply(Delete(f"{ROOT.prefix}/day=2/part-0.parquet"))
+        report = loaded_by_s3a(first.table, RETRY, Mode.REPLACE, "auto", partitions=self.BOTH)
+        assert report is None
 
 
 def test_what_the_application_left_is_for_the_next_try_to_settle(world: World) -> None:

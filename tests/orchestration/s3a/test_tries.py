@@ -206,7 +206,7 @@ class TestWhatWouldDouble:
         run.world.store.apply(Put(f"{folder}/_SUCCESS", marker(FIRST, "magic", {key: 4})))
 
         def report(record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any]:
-            return {"job": record.uuid, "files": described(run.table, writes[0]).files}
+            return {"job": record.uuid, "files": described(run.table, record, writes[0]).files}
 
         settled = run.settle(report=report)
         assert settled.report == {"job": JOB, "files": 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,15 @@ from zero_rename.orchestration.job_query import READY, WAITING, QueryResult
 from zero_rename.orchestration.partitions_query import PartitionsQuery, table_query
 from zero_rename.orchestration.s3a.load import report_of_job
 from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.try_record import COMMITTED, FAILED, UNDONE, TryRecord, run_uuid
+from zero_rename.s3a.runs.try_record import (
+    COMMITTED,
+    FAILED,
+    UNDONE,
+    TryRecord,
+    WriteRecord,
+    run_uuid,
+    write_uuid,
+)
 
 pytestmark = pytest.mark.memory_s3
 AT = 1_359_700_000.0
@@ -59,7 +68,7 @@ def put_report(tables: Tables, at: float, started: float | None = None, **files:
     """What an operator's load leaves beside the table."""
     table, run = tables.table(), run_uuid()
     entries = [
-        {"partition": name.replace("_", "="), "files": count, "rows": 1, "bytes": 4}
+        {"partition": name.replace("_", "="), "files": count, "rows": 1, "bytes": 4 * count}
         for name, count in files.items()
     ]
     report: dict[str, Any] = {"job": run, "jobs": [run], "decided_at": at, "committer": "magic"}
@@ -196,6 +205,60 @@ def test_report_counts_beside_a_try_that_died_before_its_load_began(
     died = table.run(ledger.open_try(table.root, record)).beat_at
     put_report(tables, died + 60, started=died + later, day_1=1)
     assert ask(tables, 1).state == state
+
+
+@pytest.mark.parametrize("place", ["", "day=1/"], ids=["root", "partition"])
+def test_marker_does_not_count_once_another_try_has_removed_all_of_its_files(
+    tables: Tables, place: str
+) -> None:
+    """An append leaves its marker at the root, and an overwrite of the partition removes its files
+    and not that marker: the sensor was ready over an empty partition."""
+    keys = put_files(tables, 1, 2)
+    put_marker(tables, keys, "2b1f", place=place)
+    assert ask(tables, 1).state == READY
+    for key in keys:
+        tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=key)
+    assert "day=1 (none of the 2 files of job 2b1f" in ask(tables, 1).explanation
+    put_files(tables, 1, 1, write=2)
+    assert "day=1 (none of the 2 files of job 2b1f" in ask(tables, 1).explanation
+
+
+def test_marker_does_not_count_while_another_try_may_replace_the_files(tables: Tables) -> None:
+    put_marker(tables, put_files(tables, 1, 1), "2b1f")
+    table, run = tables.table(), run_uuid()
+    record = TryRecord(run, "flights/again/load", NOBODY, "magic", "replace", ("day=1",))
+    record = table.run(ledger.open_try(table.root, record))
+    assert "day=1 (the run flights/again/load loads it" in ask(tables, 1).explanation
+    put_marker(tables, put_files(tables, 1, 1), write_uuid(run, 1))
+    assert ask(tables, 1).state == READY
+    put_marker(tables, put_files(tables, 1, 1), "2b1f")
+    table.run(ledger.close_try(table.root, record, state=UNDONE))
+    assert ask(tables, 1).state == READY
+
+
+@pytest.mark.parametrize("told_by", ["report", "marker"])
+@pytest.mark.parametrize("state", [UNDONE, FAILED])
+def test_partition_that_an_attempt_began_to_replace_counts_only_if_all_files_are_there(
+    tables: Tables, told_by: str, state: str
+) -> None:
+    """It was killed amidst its deletes, and undone: a half of the rows was ready."""
+    keys = put_files(tables, 1, 2)
+    if told_by == "report":
+        put_report(tables, AT, day_1=2)
+    else:
+        put_marker(tables, keys, "2b1f", AT)
+    table, run = tables.table(), run_uuid()
+    record = TryRecord(run, "flights/killed/load", NOBODY, "magic", "replace", ("day=1",))
+    place = f"{tables.url()}/day=1"
+    begun = WriteRecord(write_uuid(run, 1), 1, "magic", place, "replace", "day=1")
+    record = table.run(ledger.open_try(table.root, replace(record, writes=(begun,))))
+    table.run(ledger.close_try(table.root, record, state=state))
+    assert ask(tables, 1).state == READY
+    tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=keys[1])
+    assert "day=1 (the run flights/killed/load began to replace it" in ask(tables, 1).explanation
+    put_files(tables, 1, 1)
+    put_report(tables, AT + 60, started=record.beat_at + 1, day_1=1)
+    assert ask(tables, 1).state == READY
 
 
 def test_partition_whose_files_are_all_gone_is_not_ready(tables: Tables) -> None:
