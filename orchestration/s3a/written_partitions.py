@@ -203,9 +203,8 @@ def _by_report(
     entry = next(it for it in report["partitions"] if it["partition"] == name)
     if entry["files"] and not files:
         return _all_gone(entry["files"], report["job"])
-    if (len(files), sum(files.values())) != (entry["files"], entry["bytes"]) and (
-        broken := said.why_broken(name, report.get("started_at"))
-    ):
+    is_whole = (len(files), sum(files.values())) == (entry["files"], entry.get("bytes"))
+    if not is_whole and (broken := said.why_broken(name, report.get("started_at"))):
         return broken
     return WrittenPartition(report["job"], report["decided_at"], files, entry["files"])
 
