@@ -16,8 +16,10 @@ from airflow.providers.common.compat.sdk import (
 from ..committer.errors import (
     CommitConflictError,
     InvalidInputError,
+    StoreRefusedError,
     SupersededRunError,
     TableMismatchError,
+    ZeroRenameError,
 )
 
 if TYPE_CHECKING:
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from ..orchestration.runs.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
-#: Errors of invalid calls, which a retry cannot help.
-_REFUSED = (InvalidInputError, TableMismatchError)
 #: Names in a run's context that exist only if the run has a date.
 _OF_A_DATE = (
     *("data_interval_start", "data_interval_end", "logical_date"),
@@ -37,16 +37,24 @@ _OF_A_DATE = (
 )
 
 
+def _is_refused(error: Exception) -> bool:
+    """Return whether an error is of an invalid call or a missing bucket, where no retry helps."""
+    no_bucket = isinstance(error, StoreRefusedError) and error.no_bucket
+    return no_bucket or isinstance(error, InvalidInputError | TableMismatchError)
+
+
 @contextmanager
 def final_where_refused() -> Iterator[None]:
     """Make errors of invalid calls in the block final: the task is not retried.
 
-    :raises AirflowFailException: in place of :class:`InvalidInputError` and
-        :class:`TableMismatchError`.
+    :raises AirflowFailException: in place of :class:`InvalidInputError`,
+        :class:`TableMismatchError`, and the error of a missing bucket.
     """
     try:
         yield
-    except _REFUSED as error:
+    except ZeroRenameError as error:
+        if not _is_refused(error):
+            raise
         raise AirflowFailException(str(error)) from error
 
 
@@ -60,7 +68,7 @@ def raise_all(errors: Sequence[Exception]) -> None:
     """
     if not errors:
         return
-    first = next((it for it in errors if not isinstance(it, _REFUSED)), errors[0])
+    first = next((it for it in errors if not _is_refused(it)), errors[0])
     for other in errors:
         if other is not first:
             first.add_note(str(other))

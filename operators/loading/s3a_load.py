@@ -10,7 +10,7 @@ from ...committer.errors import StoreRefusedError
 from ...committer.format.job_spec import OnConflict, OnSuperseded
 from ...committer.format.layout import UNPARTITIONED
 from ...orchestration.runs.arguments import read_mapping, read_text, read_whole
-from ...provider.failures import ended_for_good
+from ...provider.failures import ended_for_good, final_where_refused
 from ...s3a.hadoop.settings import NATIVE, Committer
 from .load import TableLoad
 
@@ -66,7 +66,7 @@ def loaded_before(load: TableLoad, on_repeat: str) -> dict[str, Any] | None:
 
     said = load.handoff
     try:
-        with ended_for_good():
+        with ended_for_good(), final_where_refused():
             names = () if load.committer == NATIVE else load.partitions
             about, table = said.on_conflict, load.directories
             return loaded_by_s3a(

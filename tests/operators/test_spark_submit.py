@@ -29,7 +29,6 @@ from zero_rename.committer import (
     JobSpec,
     Owner,
     RefusedError,
-    StoreRefusedError,
     StoreUnreachableError,
 )
 from zero_rename.committer.store.client_settings import S3_CLIENT, ClientSettings
@@ -757,9 +756,13 @@ class TestTheCall:
         connect("lake", "aws", host="aws://")
         refused(spark, "type 'aws', not 'spark'", operator(tables, conn_id="lake"))
 
-    def test_a_bucket_that_does_not_exist(self, tables: Tables, spark: FakeSpark) -> None:
-        with pytest.raises(StoreRefusedError, match="no-such-bucket"):
-            run(operator(table="s3://no-such-bucket/t"))
+    @pytest.mark.parametrize("given", [{}, {"layout": "delta"}, {"committer": "magic"}])
+    def test_a_bucket_that_does_not_exist(
+        self, tables: Tables, spark: FakeSpark, given: dict[str, Any]
+    ) -> None:
+        """No retry: another attempt would not find it either."""
+        with pytest.raises(AirflowFailException, match=r"no-such-bucket.*Create the bucket"):
+            run(operator(table="s3://no-such-bucket/t", **given))
         assert spark.calls() == []
 
     def test_an_endpoint_that_does_not_answer(

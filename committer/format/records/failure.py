@@ -13,6 +13,7 @@ from ...errors import (
     CommitConflictError,
     InvalidInputError,
     RefusedError,
+    StoreRefusedError,
     StoreUnfitError,
     SupersededRunError,
     TableMismatchError,
@@ -45,6 +46,8 @@ def is_final(error: ZeroRenameError, root: TableRoot | None) -> bool:
     An error that hides a conflict (:attr:`.RefusedError.overtaken`) is final, too: a job that was
     fenced while it held its claims was fenced by a job that wanted to claim the same heads.
 
+    Nor does another attempt find a bucket that is missing.
+
     A conflict over the run's own idempotency key is not final: another attempt did the run's work,
     and the next one reports it.
 
@@ -52,7 +55,8 @@ def is_final(error: ZeroRenameError, root: TableRoot | None) -> bool:
     """
     over_run = root is not None and (error.key or "").startswith(root.runs_prefix)
     overtaken = isinstance(error, RefusedError) and error.overtaken
-    return overtaken or (isinstance(error, _FINAL) and not over_run)
+    no_bucket = isinstance(error, StoreRefusedError) and error.no_bucket
+    return overtaken or no_bucket or (isinstance(error, _FINAL) and not over_run)
 
 
 @dataclass(frozen=True)

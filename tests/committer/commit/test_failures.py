@@ -12,6 +12,7 @@ from zero_rename.committer import (
     CommitConflictError,
     InvalidInputError,
     Owner,
+    StoreRefusedError,
     StoreUnfitError,
     StoreUnreachableError,
     Table,
@@ -60,6 +61,8 @@ def test_it_comes_back_as_it_was_said(driver: BotoDriver) -> None:
         (CommitConflictError("x", key="flights/_zero_rename/runs/d.json"), False),
         (StoreUnfitError("Another job is open on this table"), True),
         (StoreUnreachableError("x"), False),
+        (StoreRefusedError("x"), False),
+        (StoreRefusedError("There is no such bucket", no_bucket=True), True),
     ],
 )
 def test_whether_a_retry_mends_it(driver: BotoDriver, error: ZeroRenameError, final: bool) -> None:
