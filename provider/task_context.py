@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from airflow.providers.common.compat.sdk import MappedOperator
@@ -130,9 +131,15 @@ def resolve_partitions(
     if key and "=" in key:
         return refuse_cut_key(context, (check_partition(key),))
     if partition_format is not None and date is not None:
+        made = dated_partition(date, partition_format, timezone)
         if not key:
             _check_logical_date(context)
-        return (dated_partition(date, partition_format, timezone),)
+            _check_events(
+                context,
+                made,
+                partial(dated_partition, partition_format=partition_format, timezone=timezone),
+            )
+        return (made,)
     raise InvalidInputError(_missing(key, date, partition_format), remedy=_REMEDY)
 
 
@@ -210,6 +217,32 @@ def _check_logical_date(context: Mapping[str, Any]) -> None:
         remedy="airflow dags trigger --logical-date makes such runs. For a day that is over run "
         "airflow backfill create --dag-id … --from-date … --to-date …; or give partition='…'.",
     )
+
+
+def _check_events(
+    context: Mapping[str, Any], partition: str, partition_of: Callable[[datetime], str]
+) -> None:
+    """Check that all events that have started a run are of one partition.
+
+    Airflow 2.11 starts one run for all events of datasets that came since the one before, and its
+    data interval spans those of all runs that they are of.
+
+    :param partition: of the start of the data interval.
+    :param partition_of: returns the partition of a time.
+    :raises InvalidInputError: the interval has several: no run would load the others.
+    """
+    if getattr(context.get("dag_run"), "run_type", None) != "dataset_triggered":
+        return
+    start, end = context["data_interval_start"], context["data_interval_end"]
+    last = partition_of(max(start, end - timedelta(microseconds=1)))
+    if last != partition:
+        raise InvalidInputError(
+            f"Events of several partitions have started this run, from {partition} "
+            f"({start:%Y-%m-%d %H:%M}) to {last} ({end:%Y-%m-%d %H:%M}), and partition_format "
+            "names only the first one. Nothing was submitted.",
+            remedy="Give partition= the list of all: triggering_dataset_events has the events, "
+            "and that of a load has its partition as extra['partition']. Or load by a schedule.",
+        )
 
 
 def _missing(key: Any, date: datetime | None, partition_format: str | None) -> str:

@@ -106,6 +106,36 @@ def test_other_logical_dates_are_left_alone(
     assert resolve_partitions(other, "year=2013", None) == ("year=2013",)
 
 
+class TestRunOfDatasets:
+    """Airflow 2.11 starts one run for all events that came since the one before. Its data interval
+    goes from the first one's beginning to the last one's end."""
+
+    def context(self, days: int, run_type: str = "dataset_triggered") -> dict[str, Any]:
+        first = datetime(2013, 2, 1, tzinfo=UTC)
+        dag_run = SimpleNamespace(run_type=run_type)
+        end = first + timedelta(days=days)
+        interval = {"data_interval_start": first, "data_interval_end": end}
+        return {**interval, "logical_date": NOW, "dag_run": dag_run}
+
+    def test_is_refused_if_its_events_are_of_several_partitions(self) -> None:
+        """It loaded the first day, and no run ever loaded the others."""
+        with pytest.raises(InvalidInputError, match=r"day=1 .* to year=2013/month=2/day=2 \(") as e:
+            resolve_partitions(self.context(2), None, DAY)
+        assert "triggering_dataset_events" in str(e.value)
+        assert resolve_partitions(self.context(2), "day=1", None) == ("day=1",)
+
+    @pytest.mark.parametrize("days", [0, 1])
+    def test_loads_the_partition_of_its_event(self, days: int) -> None:
+        (found,) = resolve_partitions(self.context(days), None, DAY)
+        assert found == "year=2013/month=2/day=1"
+
+    def test_interval_of_a_schedule_may_have_several(self) -> None:
+        (found,) = resolve_partitions(
+            self.context(7, "scheduled") | {"logical_date": None}, None, DAY
+        )
+        assert found == "year=2013/month=2/day=1"
+
+
 @pytest.mark.parametrize(
     ("context", "partition_format", "message"),
     [
