@@ -15,6 +15,7 @@ from ..errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
+from ..format.job_spec import NOBODY, Owner
 from ..format.layout import TableRoot
 from ..format.records.head import Slot
 from ..format.records.open_record import OpenRecord
@@ -28,25 +29,30 @@ from .state.heads import ListedHead, list_heads, read_head, release_claim
 from .state.job_state import Aborted, Committed
 
 
-def abort_slots(context: Context, job: str, slots: Iterable[Slot]) -> Step[Aborted | Committed]:
+def abort_slots(
+    context: Context, job: str, slots: Iterable[Slot], *, owner: Owner = NOBODY
+) -> Step[Aborted | Committed]:
     """Write the abort decision unless the job is committed, then clean up as the decision says.
 
     :param slots: the slots that the job may have claimed.
+    :param owner: the job's, if it is known.
     :returns: :class:`Committed` when the job is committed after all; it is then applied.
     """
-    finished = yield from fence(context, job, slots)
+    finished = yield from fence(context, job, slots, owner=owner)
     return finished or (yield from close_aborted(context, job))
 
 
-def fence(context: Context, job: str, slots: Iterable[Slot]) -> Step[Committed | None]:
+def fence(
+    context: Context, job: str, slots: Iterable[Slot], *, owner: Owner = NOBODY
+) -> Step[Committed | None]:
     """Write the abort decision unless the job is committed, and release the job's claims.
 
     After that only its uploads and its open record are left, for :func:`close_aborted`.
 
-    :param slots: as in :func:`abort_slots`.
+    :param slots: as in :func:`abort_slots`; so is ``owner``.
     :returns: the report of a job that is committed after all.
     """
-    decided = yield from decide_abort(context, job)
+    decided = yield from decide_abort(context, job, owner=owner)
     if decided.decision.is_commit:
         yield from finish_own(context, decided)
         # The job's commit was called twice, and this call had claimed more than the other one.
@@ -63,6 +69,8 @@ def abort_own(
     job: str,
     slots: Collection[Slot],
     may_sweep: Callable[[Collection[str]], bool],
+    *,
+    owner: Owner = NOBODY,
 ) -> Step[Aborted | Committed]:
     """Abort a job as its owner, or for a caller that knows its process to be dead.
 
@@ -81,7 +89,7 @@ def abort_own(
     """
     try:
         try:
-            return (yield from abort_slots(context, job, slots))
+            return (yield from abort_slots(context, job, slots, owner=owner))
         except StoreFullError:
             # Heads first, then the decision: a process that had moved its heads by then has
             # decided.
@@ -90,7 +98,7 @@ def abort_own(
             if decided is not None or not may_sweep(holders):
                 raise
             yield from sweep(context, job)
-        return (yield from abort_slots(context, job, slots))
+        return (yield from abort_slots(context, job, slots, owner=owner))
     except (StoreRefusedError, StoreUnreachableError, OutcomeUnknownError) as error:
         found = yield from _read_back(context, job, slots, error)
         if found is None:
@@ -195,7 +203,7 @@ def abort_job_id(
     :param last_modified: of the open record, by the store's clock.
     """
     slots = yield from claimable_slots(context, record, last_modified)
-    return (yield from abort_slots(context, record.job, slots))
+    return (yield from abort_slots(context, record.job, slots, owner=record.owner))
 
 
 def claimable_slots(context: Context, record: OpenRecord, last_modified: float) -> Step[list[Slot]]:

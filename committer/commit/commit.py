@@ -160,7 +160,8 @@ def abort_job(
         # If another process has claims of this job, its decision may be under way.
         return set(holders) <= {context.process()}
 
-    return (yield from abort_own(context, opened.job, slots, may_sweep))
+    owner = opened.spec.owner
+    return (yield from abort_own(context, opened.job, slots, may_sweep, owner=owner))
 
 
 def _targets(
@@ -287,7 +288,7 @@ def _aborted(
         # While this process has a claim, no other process has all claims that a commit needs.
         return context.process() in holders
 
-    aborting = abort_own(context, opened.job, slots, may_sweep)
+    aborting = abort_own(context, opened.job, slots, may_sweep, owner=opened.spec.owner)
     return (yield from abort_after(error, aborting, ", recovery will finish it"))
 
 

@@ -17,12 +17,14 @@ from ..errors import (
     UnfinishedAbortError,
     UnfinishedCommitError,
 )
+from ..format.job_spec import NOBODY
 from ..format.layout import TableRoot
 from ..format.records.decision import Decision
 from ..store.backoff import Deadline
 from ..store.requests import All, Found, Head, Step, Wait, etag_of
 from .state.context import Context
 from .state.decide import decide
+from .state.open_jobs import read_open
 
 _TROUBLES = (UnfinishedCommitError, UnfinishedAbortError, OutcomeUnknownError, DamagedError)
 
@@ -69,6 +71,8 @@ def outwait(context: Context, key: str, etag: str | None, job: str, before: int 
         if open_etag != seen:
             seen, silent = open_etag, (yield from Deadline.after(waiting.silence))
         if open_etag is None or (yield from silent.is_over()) or (yield from end.is_over()):
-            yield from decide(context, Decision.abort(job, context.write_id()))
+            entry = yield from read_open(context, job)
+            owner = NOBODY if entry is None else entry.owner
+            yield from decide(context, Decision.abort(job, context.write_id(), owner))
             return
         yield from Wait(max(waiting.least, waiting.poll / (1 + before)), spread=0.5)

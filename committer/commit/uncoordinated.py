@@ -138,7 +138,7 @@ def commit_uncoordinated(
 
 def abort_uncoordinated(context: Context, opened: OpenedJob) -> Step[Aborted | Committed]:
     """Abort an open job, or find it committed, and then finish it as its owner."""
-    decided = yield from decide_abort(context, opened.job)
+    decided = yield from decide_abort(context, opened.job, owner=opened.spec.owner)
     if decided.decision.is_commit:
         return (yield from _finish(context, decided, swept=False))
     yield from take_off(context, opened.job, ())

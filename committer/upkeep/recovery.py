@@ -347,7 +347,7 @@ def _settle(
         slots = yield from _claimed_by(context, job)
     else:
         slots = claimable(context.root, entry.record, entry.last_modified, heads)
-    committed = yield from fence(context, job, slots)
+    committed = yield from fence(context, job, slots, owner=entry.owner)
     if committed is None:
         return _Fenced(job, judged.why_aborted or "its clean-up is finished")
     return Recovered(job, Outcome.COMMITTED, f"decided meanwhile: {counted(committed.rows, 'row')}")
@@ -390,7 +390,7 @@ def give_up(context: Context, job: str) -> Step[Recovered | None]:
         slots = yield from _claimed_by(context, job)
     else:
         slots = yield from claimable_slots(context, entry.record, entry.last_modified)
-    result = yield from abort_own(context, job, slots, lambda holders: True)
+    result = yield from abort_own(context, job, slots, lambda holders: True, owner=entry.owner)
     if isinstance(result, Aborted):
         return Recovered(
             job, Outcome.ABORTED, f"named as dead; {counted(result.uploads, 'upload')} aborted"

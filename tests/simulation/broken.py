@@ -127,7 +127,7 @@ def trusts_the_answer_to_its_decision(context, decision):
 
 
 @breaks(everywhere("fence"), "a replace and recovery, a crash", ABORT, COMPLETENESS)
-def aborts_uploads_before_it_decides(context, job_id, slots_):
+def aborts_uploads_before_it_decides(context, job_id, slots_, **_):
     yield from close.sweep(context, job_id)
     return (yield from _fence(context, job_id, slots_))
 
@@ -208,7 +208,7 @@ _take_off = abort.take_off
 
 
 @breaks((job, "abort_own"), "an append committed by two processes, the store full", ABORT)
-def sweeps_though_another_process_may_commit(context, job_id, slots_, may_sweep):
+def sweeps_though_another_process_may_commit(context, job_id, slots_, may_sweep, **_):
     return (yield from _abort_own(context, job_id, slots_, lambda holders: True))
 
 
@@ -242,7 +242,7 @@ def sweeps_what_the_decision_names(context, decision):
 
 
 @breaks(everywhere("abort_slots"), TAKEN, ABORT)
-def releases_claims_after_it_closed(context, job_id, slots_):
+def releases_claims_after_it_closed(context, job_id, slots_, **_):
     decided = yield from decide.decide(context, Decision.abort(job_id, context.write_id()))
     if decided.decision.is_commit:
         return (yield from apply.finish(context, decided))
@@ -666,7 +666,7 @@ def purges_by_a_look_at_open_records_before_the_uploads(context, **options):
     ABORT,
     COMPLETENESS,
 )
-def takes_a_commit_for_its_fence(context, job_id):
+def takes_a_commit_for_its_fence(context, job_id, **_):
     decided = yield from decide.decide_abort(context, job_id)
     return replace(decided, decision=Decision.abort(job_id, context.write_id()))
 
@@ -677,7 +677,7 @@ def takes_a_commit_for_its_fence(context, job_id):
     ABORT,
     COMPLETENESS,
 )
-def sweeps_without_a_fence(context, job_id):
+def sweeps_without_a_fence(context, job_id, **_):
     yield from ()
     return Decided(Decision.abort(job_id, context.write_id()), "", 0)
 

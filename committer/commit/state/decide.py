@@ -17,6 +17,7 @@ from ...errors import (
     TaskLateError,
     UnfinishedCommitError,
 )
+from ...format.job_spec import NOBODY, Owner
 from ...format.layout import TableRoot
 from ...format.records.decision import (
     Decision,
@@ -126,18 +127,19 @@ def _read_part(context: Context, job: str, part: PartReference) -> Step[Decision
     return DecisionPart.decode(found.body, part.key, context.root, job)
 
 
-def decide_abort(context: Context, job: str) -> Step[Decided]:
+def decide_abort(context: Context, job: str, *, owner: Owner = NOBODY) -> Step[Decided]:
     """Decide that a job is aborted, unless it is decided; return the decision that stands.
 
     It first looks for a decision, so that one also stands on a store that no longer keeps its
     conditions.
 
+    :param owner: the job's, if it is known.
     :raises OutcomeUnknownError: as :func:`decide`.
     """
     standing = yield from read_decision(context, job)
     if standing is not None:
         return standing
-    return (yield from decide(context, Decision.abort(job, context.write_id())))
+    return (yield from decide(context, Decision.abort(job, context.write_id(), owner)))
 
 
 def decide(context: Context, decision: Decision) -> Step[Decided]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import DamagedError
-from ...format.job_spec import JobSpec
+from ...format.job_spec import NOBODY, JobSpec, Owner
 from ...format.layout import jobs_on_record
 from ...format.records.open_record import OpenRecord
 from ...store.listing import list_objects
@@ -25,6 +25,11 @@ class OpenEntry:
     silent_for: float
     last_modified: float
     damage: DamagedError | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """Owner of the job; nobody if the record cannot be read."""
+        return NOBODY if self.record is None else self.record.owner
 
     @property
     def patience(self) -> float:

@@ -254,8 +254,8 @@ class Decision:
         )
 
     @staticmethod
-    def abort(job: str, write_id: str) -> Decision:
-        return Decision(job=job, write_id=write_id, verdict=Verdict.ABORT)
+    def abort(job: str, write_id: str, owner: Owner = NOBODY) -> Decision:
+        return Decision(job=job, write_id=write_id, verdict=Verdict.ABORT, owner=owner)
 
     @property
     def is_commit(self) -> bool:
@@ -271,7 +271,7 @@ class Decision:
 
     def encode(self) -> bytes:
         if not self.is_commit:
-            said = _Said(self.job, self.write_id, self.verdict)
+            said = _Said(self.job, self.write_id, self.verdict, self.owner)
             return encode("decision", self.write_id, said)
         compact = replace(self, partitions=()) if self.parts else self
         return encode("decision", self.write_id, compact)
@@ -292,7 +292,7 @@ class Decision:
         if said.job != job:
             raise document.damaged("job", f"is not {job}")
         if said.verdict is Verdict.ABORT:
-            return Decision.abort(job, said.write_id)
+            return Decision.abort(job, said.write_id, said.owner)
         decision = document.read(Decision)
         for number, part in enumerate(decision.parts):
             if not part.key.startswith(f"{root.decisions_prefix}{job}."):
@@ -309,6 +309,7 @@ class _Said:
     job: str
     write_id: str
     verdict: Verdict
+    owner: Annotated[Owner, LEFT_OUT] = NOBODY
 
 
 def _of_condensed(said: CondensedDecision) -> Decision:

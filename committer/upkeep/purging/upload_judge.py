@@ -187,7 +187,7 @@ class UploadJudge:
         if not (self._fences and isinstance(judged, JudgedJob) and judged.is_dead):
             return judged, ""
         try:
-            decided = yield from decide_abort(table.context, job)
+            decided = yield from decide_abort(table.context, job, owner=judged.entry.owner)
         except ZeroRenameError as error:
             return DamagedError(f"it could not be fenced: {error.message}"), ""
         if decided.decision.is_commit:

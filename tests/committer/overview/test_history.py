@@ -34,12 +34,22 @@ def test_the_last_job_comes_first(world: World) -> None:
         ("append", DAY2, 1, 3, 1, 0),
     ]
     assert shown(table, "verdict", "dag_id", "application", "run_id", "try_number") == [
-        ("abort", None, None, None, None),
+        ("abort", "flights", None, None, None),
         ("commit", None, "by hand", None, None),
         ("commit", "flights", None, "r1", 2),
         ("commit", "flights", None, "r1", 2),
     ]
     assert shown(table, "job")[0] == (gone.job,)
+
+
+def test_job_that_another_process_has_aborted_shows_its_owner(world: World) -> None:
+    world.load(DAY1)
+    dead = world.open(owner=Owner(dag_id="flights", run_id="r1"))
+    world.advance(100_000)
+    (done,) = memory_table(world.store).recover()
+    assert (done.job, done.outcome) == (dead.job, "aborted")
+    newest = shown(memory_table(world.store), "verdict", "dag_id", "run_id")[0]
+    assert newest == ("abort", "flights", "r1")
 
 
 def test_rows_that_a_job_only_wrote_again_are_not_new(world: World) -> None:
