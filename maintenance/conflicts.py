@@ -34,7 +34,7 @@ from ..committer.store.requests import ListObjects
 from ..committer.upkeep.conflicts.conflict_record import open_conflicts, read_conflicts, settle
 from ..committer.upkeep.conflicts.conflict_search import ConflictReport
 from ..committer.upkeep.conflicts.settlement_policy import SettlementPolicy
-from ..s3a.runs.kept_rows import find_visible, note_settled
+from ..s3a.runs.kept_rows import find_visible, forget_settled, note_settled
 from ..s3a.runs.later_loads import refuse_later_loads
 from ..s3a.runs.ledger import runs_prefix
 from ..s3a.runs.run_conflicts import S3A, conflicts_key, find_s3a_conflicts
@@ -44,6 +44,7 @@ from .destinations import NOTHING, Destination, destination_at, destinations_in
 
 if TYPE_CHECKING:
     from ..committer import Table
+    from ..s3a.runs.try_record import TryRecord
     from ..tables import DeltaTable
 
 #: The most conflicts that a report names; a table's record has all.
@@ -336,9 +337,29 @@ def _settle_kept(
         if apply:
             settling = Settling(SettledRuns(winner.key, losers), rank)
             table.run(note_settled(table.root, record, conflict.partition, settling))
+            _check_still_visible(table, conflict, winner, record)
     except ZeroRenameError as error:
         said = replace(said, error=str(error))
     return _noted(table, S3A, conflict, said, apply)
+
+
+def _check_still_visible(
+    table: Table, conflict: RunConflict, winner: ConflictingRun, record: TryRecord
+) -> None:
+    """Check that no run has come between the look at a partition and the record of its settlement;
+    else take the record back.
+
+    A run that gives way by the settlement puts itself on record before it reads the settlement: at
+    least one of the two sees the other.
+
+    :raises InvalidInputError: a run has loaded the partition.
+    :raises OtherJobError: a run is at work on it.
+    """
+    try:
+        table.run(find_visible(table.root, conflict, winner))
+    except ZeroRenameError:
+        table.run(forget_settled(table.root, record, conflict.partition))
+        raise
 
 
 def _visible_winner(conflict: RunConflict, policy: SettlementPolicy) -> ConflictingRun:

@@ -6,6 +6,8 @@ attempts reads this.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...committer.errors import InvalidInputError, OtherJobError
 from ...committer.format.layout import UNPARTITIONED, TableRoot
 from ...committer.format.records.run_conflict import ConflictCause, ConflictingRun, RunConflict
@@ -89,3 +91,18 @@ def note_settled(
         raise InvalidInputError(
             f"{said_of(record)} is not on record any more. Nothing was changed.", remedy=_REMEDY
         )
+
+
+def forget_settled(root: TableRoot, record: TryRecord, partition: str) -> Step[None]:
+    """Remove the settlement of a conflict from an attempt's record, as it was before it was noted.
+
+    :param record: as it was read before that.
+    :raises OutcomeUnknownError: the store does not say whether it is removed.
+    """
+
+    def removed(found: TryRecord, _: float) -> TryRecord:
+        others = {name: it for name, it in found.kept.items() if name != partition}
+        before = {name: it for name, it in record.kept.items() if name == partition}
+        return replace(found, kept={**others, **before})
+
+    yield from ledger.change(root, record, removed)

@@ -25,6 +25,7 @@ from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.committer.format.records.run_conflict import RunConflict, SettledBy
 from zero_rename.committer.format.settling import SettledRuns, Settling
+from zero_rename.maintenance import conflicts
 from zero_rename.maintenance.conflicts import find_at, resolve_by_restore
 from zero_rename.maintenance.destinations import Destination
 from zero_rename.orchestration.runs.task_run import NamedTask
@@ -253,6 +254,24 @@ class TestKept:
         (done,) = resolve_by_restore(table, {"keep": [WINNER]}, apply=True)
         assert done.settlement is not None
         assert "is at work, and may write day=1" in done.settlement.error
+
+    def test_partition_that_the_loser_loads_as_it_is_settled_stays_unresolved(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its record said that the loser had lost, over the rows of the loser."""
+        table = conflicting(tables)
+        noted = conflicts.note_settled
+
+        def meanwhile(*given: Any) -> Any:
+            run(operator(tables), run_id="loser", start=LATER, **CLEARED)
+            return noted(*given)
+
+        monkeypatch.setattr(conflicts, "note_settled", meanwhile)
+        (done,) = resolve_by_restore(table, {"keep": [WINNER]}, apply=True)
+        assert done.settlement is not None
+        assert "of run loser" in done.settlement.error
+        again = {**CLEARED, "try_number": 3, "max_tries": 2}
+        run(operator(tables), run_id="loser", start=LATER, **again)
 
     def test_without_apply_nothing_is_superseded(self, tables: Tables) -> None:
         table = conflicting(tables)
