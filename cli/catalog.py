@@ -54,8 +54,16 @@ def check_registered(catalog: str | None) -> None:
 def register_settled(table: Table | DeltaTable, catalog: str) -> bool:
     """Register a table in a catalog once its jobs are recovered, and report that on standard error.
 
+    A Delta table that another engine made is left to that engine.
+
     :return: whether the catalog has what the table is: also where no job has made the table yet.
     """
+    from ..maintenance.delta import why_left
+
+    if isinstance(table, DeltaTable) and (why := why_left(table)):
+        sync = f"zero-rename catalog sync {table.root.url} --catalog {catalog}"
+        say(f"{table.root.url} is not registered: {escaped(why)}. To do it all the same: {sync}")
+        return True
     try:
         report = sync_settled(table, catalog)
     except ZeroRenameError as error:

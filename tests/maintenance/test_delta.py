@@ -12,6 +12,8 @@ from conftest import Bucket
 from support.command_line import as_json, invoke
 from support.s3a_jobs import a_try
 from zero_rename import Table
+from zero_rename.cli import catalog
+from zero_rename.cli.output import Exit
 from zero_rename.committer import InvalidInputError
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import CreateUpload, Delete, Found, Get, Put
@@ -203,6 +205,19 @@ def test_another_engines_table_is_named_and_nothing_of_it_is_deleted(
     assert (done.kind, done.uploads) == ("delta", {})
     assert "another engine made this Delta table" in done.notes[0]
     assert keys(foreign) == before
+
+
+@pytest.mark.parametrize("command", ["recover", "purge"])
+def test_another_engines_table_is_registered_in_no_catalog(
+    foreign: DeltaTable, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """As by Airflow's and Dagster's maintenance."""
+    sent: list[Any] = []
+    monkeypatch.setattr(catalog, "sync_settled", lambda *it: sent.append(it))
+    said = invoke(command, foreign.root.url, "--catalog", "glue://wh/others", "--apply")
+    assert (said.exit_code, sent) == (Exit.DONE, [])
+    assert "is not registered: another engine made this Delta table" in said.stderr
+    assert f"zero-rename catalog sync {foreign.root.url} --catalog glue://wh/others" in said.stderr
 
 
 def test_a_table_with_a_feature_that_is_not_known_is_named_and_left(table: DeltaTable) -> None:
