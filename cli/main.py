@@ -62,7 +62,7 @@ from .output import (
 )
 from .policy import lifecycle, policy
 from .service_committers import Conf, ConfFile, OfService, OfWord, Release, print_committers
-from .tables import open_table, refuse_option, table_of_directories
+from .tables import open_table, refuse_option, table_of_directories, why_no_table
 
 
 def _say_version(asked: bool) -> None:
@@ -409,24 +409,12 @@ def doctor(
     columns = ("problem", "about", "found", "what to do")
     print_rows(as_json, columns, rows, plain(found), "Nothing is wrong.")
     if not exists and not any(it.what == "damaged" for it in found):
-        say(f"{_why_no_table(opened)} Only the store and the rights were checked.")
+        why = why_no_table(opened) or "There is no table here yet."
+        say(f"{why} Only the store and the rights were checked.")
         with suppress(ZeroRenameError):  # The advice alone is missing then.
             if is_of_hadoop(table):
                 say(HADOOPS)
     look_where(found)
-
-
-def _why_no_table(opened: Table | DeltaTable) -> str:
-    """Explain why a root holds no table; if it is a partition, name the table around it."""
-    # Imported on use: most commands do without it.
-    from ..committer.commit.state.found_table import table_around
-
-    around = None
-    with suppress(ZeroRenameError):  # What the store refuses is among the problems.
-        around = opened.run(table_around(opened.root))
-    if around is None:
-        return "There is no table here yet."
-    return f"{opened.root.url} is a partition of the table {around[0].url}: check that table."
 
 
 arrange(app)

@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..committer import Table
+from ..committer.commit.state.found_table import root_around
 from ..committer.commit.state.table_kind import TableKind, table_kind
-from ..committer.errors import InvalidInputError, TableMismatchError
+from ..committer.errors import InvalidInputError, TableMismatchError, ZeroRenameError
 from ..tables import DeltaTable
 from ..tables.table_at import delta_alone, opened_as_it_is
 
@@ -56,6 +57,18 @@ def _refuse_delta(opened: Table, why: str, remedy: str) -> None:
             table=opened.root.url,
             remedy=remedy,
         )
+
+
+def why_no_table(opened: Table | DeltaTable) -> str:
+    """Name the table of which a root is a partition; ``""``: it is of none, or the store refuses to
+    say."""
+    try:
+        around = opened.run(root_around(opened.root))
+    except ZeroRenameError:
+        return ""
+    if around is None:
+        return ""
+    return f"{opened.root.url} is a partition of the table {around.url}: name that table."
 
 
 def refuse_option(opened: object, option: str, given: object, remedy: str) -> None:

@@ -18,6 +18,7 @@ from . import catalog
 from .amounts import DAY, age_option
 from .output import DRY, Apply, AsJson, look_where, print_rows, say
 from .s3a import Staging
+from .tables import why_no_table
 
 if TYPE_CHECKING:
     from ..committer.upkeep.purging.upload_selection import UploadsPath
@@ -155,7 +156,7 @@ def purge(
     nothing = "No upload is under way, no job is open, no record is old: there is nothing to purge."
     print_rows(as_json, columns, rows, document, nothing)
     if not rows and all(it.is_directory for it in places):
-        say(NOTHING)
+        say(_why_nothing(path) or NOTHING)
     if any(str(it).startswith("would-") for _, it, *_ in rows):
         say(DRY)
     for error in failures:
@@ -210,8 +211,11 @@ def maintain(
     else:
         typer.echo(as_markdown(done, apply, residue))
     # The path may be a typing error, and the table that was meant would never be maintained.
-    for path in (path for path, found in by_path.items() if not found and (done or as_json)):
-        say(f"{path}: {NOTHING}")
+    for path in (path for path, found in by_path.items() if not found):
+        if why := _why_nothing(path):
+            say(why)
+        elif done or as_json:
+            say(f"{path}: {NOTHING}")
     if not apply:
         say(DRY)
     look_where([line for it in done for line in (*it.person, *it.again)])
@@ -226,6 +230,11 @@ def _looked_after(path: str, order: PurgeOrder) -> list[Upkeep]:
         return [Upkeep.of_unseen(path, error)]
     done = [look_after(Table(place.root.url), place, order) for place in places]
     return [it for it in done if not it.is_empty_rest]
+
+
+def _why_nothing(path: str) -> str:
+    """Name the table of which a path is a partition; ``""``: it is of none."""
+    return why_no_table(Table(path)) if _parsed(path).prefix else ""
 
 
 def _places(path: str) -> list[Destination]:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
-from ..commit.state.found_table import find_table
+from ..commit.state.found_table import find_table, no_table
 from ..commit.state.heads import read_head
 from ..commit.state.partition_files import files_of_head
 from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, TableNotFoundError
+from ..errors import DamagedError
 from ..format.records.data_file import DataFile
 from ..format.records.head import HeadState, Slot
 from ..format.schema.hive_paths import spelled_as_stored
@@ -73,11 +73,7 @@ def look_back(
     """
     found = yield from find_table(context)
     if found is None:
-        raise TableNotFoundError(
-            "There is no zero_rename table here.",
-            remedy="Check the root: zero-rename maintain FOLDER lists the tables below a folder. A "
-            "first write makes the table.",
-        )
+        raise (yield from no_table(context.root))
     context, record = context.of(found.record), found.record
     partition = spelled_as_stored(partition, record.schema, record.partition_by)
     jobs = {job.job: job for job in recent if any(c.partition == partition for c in job.changes)}

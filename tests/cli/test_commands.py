@@ -325,12 +325,32 @@ def test_a_slip_in_a_path_is_told(table: Table) -> None:
     assert f"{slip}: {said}" in invoke("maintain", slip, "--json").stderr
 
 
-def test_doctor_of_a_partition_names_the_table_around_it(table: Table) -> None:
+@pytest.fixture(params=[Table, DeltaTable])
+def partition(request: pytest.FixtureRequest, s3_bucket: Any) -> str:
+    """The URL of a partition's folder, of either kind of table."""
+    table = request.param(f"s3://{s3_bucket.name}/wh/flights")
     with table.job(DATA.schema, partition_by=["day"]) as job:
         job.write(DATA)
-    said = invoke("doctor", f"{table.root.url}/day=1").stderr
-    assert f"day=1 is a partition of the table {table.root.url}: check that table." in said
+    return f"{table.root.url}/day=1"
+
+
+@pytest.mark.parametrize("command", ["doctor", "purge", "maintain"])
+def test_command_for_a_partition_names_the_table_around_it(partition: str, command: str) -> None:
+    said = invoke(command, partition).stderr
+    table = partition.removesuffix("/day=1")
+    assert f"{partition} is a partition of the table {table}: name that table." in said
     assert "There is no table" not in said
+
+
+@pytest.mark.parametrize("command", ["recover", "history", "repair", "compact"])
+def test_command_that_needs_a_table_names_the_table_around_a_partition(
+    partition: str, command: str
+) -> None:
+    said = invoke(command, partition)
+    assert said.exit_code == Exit.REFUSED
+    table = partition.removesuffix("/day=1")
+    assert f"{partition} is a partition of the table {table}." in said.stderr
+    assert "Name that table." in said.stderr
 
 
 def test_table_whose_record_is_gone_is_not_called_none(table: Table, s3_bucket: Any) -> None:

@@ -21,6 +21,7 @@ from .context import Context
 from .decide import read_decision
 from .heads import list_heads, read_head
 from .open_jobs import list_open
+from .table_kind import TableKind, table_kind
 from .tolerance import unless_denied
 
 
@@ -118,13 +119,23 @@ def existing_table(context: Context) -> Step[FoundTable]:
     """
     found = yield from find_table(context)
     if found is None or not found.counts:
-        raise TableNotFoundError(
-            "There is no zero_rename table here.",
-            key=context.root.table_key,
-            remedy="Check the root: zero-rename maintain FOLDER lists the tables below a folder. A "
-            "first write makes the table.",
-        )
+        raise (yield from no_table(context.root))
     return found
+
+
+def no_table(root: TableRoot) -> Step[TableNotFoundError]:
+    """Build the error for a root without a table. It names the table of which the root is a
+    partition's directory."""
+    around = yield from root_around(root)
+    what = "There is no zero_rename table here"
+    remedy = (
+        "Check the root: zero-rename maintain FOLDER lists the tables below a folder. A first "
+        "write makes the table."
+    )
+    if around is not None:
+        what = f"{what}: {root.url} is a partition of the table {around.url}"
+        remedy = "Name that table."
+    return TableNotFoundError(f"{what}.", key=root.table_key, remedy=remedy)
 
 
 def with_columns(
@@ -172,6 +183,19 @@ def table_around(root: TableRoot) -> Step[tuple[TableRoot, TableRecord] | None]:
         if found is not None and found.counts:
             return folder, found.record
     return None
+
+
+def root_around(root: TableRoot) -> Step[TableRoot | None]:
+    """Find the table, of either kind, that has a root as a partition's directory; return its root.
+
+    A few requests for each ``column=value`` at its end. A folder that these credentials may not
+    read counts as one without a table.
+    """
+    folders = _above(root)
+    asked = tuple(unless_denied(table_kind(it), TableKind.NONE) for it in folders)
+    kinds = yield from All(asked)
+    found = zip(folders, kinds, strict=True)
+    return next((folder for folder, kind in found if kind is not TableKind.NONE), None)
 
 
 def refuse_below_swept(root: TableRoot) -> Step[None]:
