@@ -240,8 +240,8 @@ def _check_events(
             f"Events of several partitions have started this run, from {partition} "
             f"({start:%Y-%m-%d %H:%M}) to {last} ({end:%Y-%m-%d %H:%M}), and partition_format "
             "names only the first one. Nothing was submitted.",
-            remedy="Give partition= the list of all: triggering_dataset_events has the events, "
-            "and that of a load has its partition as extra['partition']. Or load by a schedule.",
+            remedy="Give partition= the list of all: the events that Airflow gives the task tell "
+            "them, that of a load as extra['partition']. Or load by a schedule.",
         )
 
 
