@@ -584,7 +584,9 @@ def described(table: Table, record: TryRecord, write: WriteRecord) -> CommittedW
         report = table.run(ledger.read_report(table.root, write))
         if not _is_replaced(table, record, write, report):
             raise
-    return remembered(table, write, report)
+    from ...tables.files_in_log import known_to_log  # Lazy: it loads Parquet readers.
+
+    return remembered(table, write, report, known_to_log)
 
 
 def _is_replaced(

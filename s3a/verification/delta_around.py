@@ -22,7 +22,7 @@ def find_delta(roots: Sequence[TableRoot], destination: str) -> Step[TableRoot |
     :param roots: all but the first are skipped where the credentials lack rights.
     :param destination: of a job, a prefix without a slash at its end.
     """
-    places = [root for root in roots if _may_hold(root, destination)]
+    places = [root for root in roots if may_hold(root, destination)]
     asked = [first_of_log(root, DELTA_LAKE) for root in places]
     asked = [
         it if root == roots[0] else unless_denied(it, None)
@@ -32,7 +32,7 @@ def find_delta(roots: Sequence[TableRoot], destination: str) -> Step[TableRoot |
     return next((root for root, key in zip(places, logs, strict=True) if key is not None), None)
 
 
-def _may_hold(root: TableRoot, destination: str) -> bool:
+def may_hold(root: TableRoot, destination: str) -> bool:
     """Return whether a destination lies in a root only as a partition of it, or around the root."""
     above = f"{root.prefix}/"
     if not f"{destination}/".startswith(above):

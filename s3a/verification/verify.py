@@ -11,7 +11,8 @@ that is only left over is a warning: a task that failed because of it would load
   and no sizes. The others are found by the write's own UUID, which Spark puts into the names of
   all files of one write.
 * An upload under way for a file of that write may mean lost rows, if the file does not exist.
-* If the directory has become a Delta table, only the files that its log names count.
+* If the directory has become a table of this package, only the files that its log or its heads name
+  count.
 * Spark names a file only by task and folder. If the folders of two partitions have the same name,
   one file replaces the other, and every committer reports both as committed. So rows are counted.
 """
@@ -32,12 +33,13 @@ from ...committer.store.listing import list_objects
 from ...committer.store.requests import All, Found, Head, Step
 from ...committer.store.s3_urls import SCHEME
 from ...committer.table import Table
+from ...committer.upkeep.counted_files import uncounted_files
 from ..hadoop.commit_files import JobSummary
 from ..hadoop.job_traces import find_report, read_marker, uploads_below, uuids_in_name, why_outside
 from ..hadoop.settings import MARKER_KEY, Committer
 from ..runs.ledger import read_report, report_dir
 from ..runs.try_record import WriteRecord
-from .delta_around import find_delta
+from .delta_around import find_delta, may_hold
 
 #: Returns the keys, of those given, that the log of the Delta table at a root knows.
 KnownToLog = Callable[[TableRoot, Collection[str]], Step[Collection[str]]]
@@ -68,13 +70,13 @@ _OTHERS = {
         "that is killed leaves rows"
     ),
 }
-_IN_LOG = (
-    "Load the rows again into the Delta table, by committer='zero_rename' and layout='delta'; "
-    "where they were to be appended, with on_repeat='append', too. Then delete these files."
+_AGAIN = (
+    "Load the rows again by committer='zero_rename', into a Delta table by layout='delta'; where "
+    "they were to be appended, with on_repeat='append', too. Then delete these files."
 )
-_OVER = (
-    "The log names the job's other files. Load the partitions again into the Delta table, by "
-    "committer='zero_rename' and layout='delta', in mode overwrite. Then delete these files."
+_AGAIN_BY_OVERWRITE = (
+    "The table counts the job's other files. Load the partitions again by committer='zero_rename', "
+    "into a Delta table by layout='delta', in mode overwrite. Then delete these files."
 )
 _REPLACED = (
     "Nothing should read this load. An overwrite can be loaded again once the cause is mended; "
@@ -402,7 +404,7 @@ def verified(
     found = table.run(verify_job(write.root, expected, report_dir=reports))
     for warning in found.warnings:
         _log.warning("Job %s: %s", write.uuid, warning)
-    table.run(_check_log(write.root, write.uuid, found.keys, known_to_log))
+    table.run(_check_counted(write.root, write.uuid, found.keys, known_to_log))
     partitions = {name: Contents() for name in (write.partition, *write.emptied) if name}
     rows = count_rows(table.driver, found.sizes)
     for key, size in found.sizes.items():
@@ -415,38 +417,51 @@ def verified(
     return CommittedWrite(write.uuid, found.files, found.bytes, hold, partitions)
 
 
-def _check_log(
+def _check_counted(
     root: TableRoot, job: str, keys: Sequence[str], known_to_log: KnownToLog
 ) -> Step[None]:
-    """Check that the log knows a job's files, if the directory has become a Delta table.
+    """Check that a job's files count, if the directory has become a table of this package.
 
-    :raises VerificationError: it does not know all of them.
+    :raises VerificationError: its log does not know all of them; or a partition of them has a head
+        that does not name them.
     """
-    delta = yield from find_delta([root, *root.around], root.prefix)
-    if delta is None or not keys:
+    if not keys:
         return
-    unknown = sorted(set(keys).difference((yield from known_to_log(delta, keys))))
+    places = [it for it in (root, *root.around) if may_hold(it, root.prefix)]
+    delta = yield from find_delta(places, root.prefix)
+    if delta is None:
+        what = "A table of this package has been made of the directory, whose heads do not name"
+        unknown = yield from uncounted_files(places, keys)
+    else:
+        what = f"The directory has become the Delta table {delta.url}, whose log does not name"
+        known = yield from known_to_log(delta, keys)
+        unknown = sorted(set(keys).difference(known))
     if unknown:
         why = (
-            f"The directory has become the Delta table {delta.url}, whose log does not name "
-            f"{counted(len(unknown), 'file')} of the job: it was adopted while the job was at "
-            "work. No reader of that table sees their rows."
+            f"{what} {counted(len(unknown), 'file')} of the job, which was at work then. No reader "
+            "of that table sees their rows."
         )
-        raise _wrong(root, job, why, unknown[0], _IN_LOG if len(unknown) == len(keys) else _OVER)
+        remedy = _AGAIN if len(unknown) == len(keys) else _AGAIN_BY_OVERWRITE
+        raise _wrong(root, job, why, unknown[0], remedy)
 
 
-def remembered(table: Table, write: WriteRecord, report: JobSummary | None) -> CommittedWrite:
+def remembered(
+    table: Table, write: WriteRecord, report: JobSummary | None, known_to_log: KnownToLog
+) -> CommittedWrite:
     """Describe a committed write of which others have replaced some files since, by its report.
 
     Rows are counted in partitions whose files are all there.
 
     :param report: of its job; ``None``: it left none, so its files are not known.
+    :raises VerificationError: the files that are there do not count in the table that the directory
+        has become.
     """
     if report is None:
         return CommittedWrite(write.uuid, None, None)
     partitions = {name: Contents() for name in (write.partition, *write.emptied) if name}
     named = [name.removeprefix("/") for name in report.marker.filenames]
     sizes = table.run(committed_there(write.root, report))
+    table.run(_check_counted(write.root, write.uuid, sorted(sizes), known_to_log))
     rows = count_rows(table.driver, sizes) or {}
     for key in sorted({*named, *sizes}):
         name = table.root.partition_of_data_key(key)

@@ -133,3 +133,31 @@ def test_verification_and_maintenance_name_files_that_no_entry_of_the_log_names(
     place = tables.table().run(destination_at(adopted_meanwhile.root))
     (told,) = look_after(tables.table(), place, PurgeOrder()).person
     assert found.key in told
+
+
+#: A job of this package makes a table of the directory while the application is at work.
+TAKES_OVER = (
+    """
+import os
+import pyarrow as pa
+from zero_rename.committer import Table
+rows = pa.table({"flight": ["new"], "day": [1]})
+with Table(os.environ["ZERO_RENAME_TABLE"]).job(rows.schema, partition_by=["day"]) as job:
+    job.write(rows)
+"""
+    + APPLICATION
+)
+
+
+def test_load_that_was_at_work_as_its_partition_got_a_head_does_not_count_as_committed(
+    tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No reader through the heads sees its rows."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(spark.folder))
+    spark.runs(TAKES_OVER)
+    with pytest.raises(VerificationError, match="whose heads do not name 1 file of the job"):
+        run(operator(tables, mode="append"))
+    assert tables.table().scan().count() == 1
+    sensor = SuccessManifestSensor(task_id="wait", table=tables.url(), upstream_task_id="load")
+    assert not poked(sensor).is_done
