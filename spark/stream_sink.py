@@ -281,7 +281,8 @@ class MicroBatches:
 
     :param told: variables of the application's submitter, which a Connect server does not have.
     :param series: of the task that submitted the application (:attr:`.Owner.series`).
-    :param planned: the number of the last batch that was planned before this query started.
+    :param planned: the number of the last batch that was planned before this query started;
+        ``None``: not known.
     """
 
     table: str
@@ -293,7 +294,7 @@ class MicroBatches:
     layout: str | None = None
     told: dict[str, str] = field(default_factory=dict)
     series: str | None = None
-    planned: int = -1
+    planned: int | None = None
     _query: str | None = None
     _has_run: bool = False
 
@@ -319,7 +320,7 @@ class MicroBatches:
             if is_first:
                 self._refuse_rewound(number)
                 self._refuse_planned_anew(number, plan, done.job)
-            if not is_first or number != self.planned:
+            if not is_first or self.planned not in (None, number):
                 raise self._beside_another(number, done.job)
         logger.info("%s holds batch %d of the query %s", self.table, number, self._query)
 
@@ -422,8 +423,11 @@ def query_id(batch: DataFrame, checkpoint: str) -> str:
     return json.loads(rows[0][0])["id"]
 
 
-def last_planned(spark: SparkSession, checkpoint: str) -> int:
-    """Return the number of the last batch that Spark has planned, by the checkpoint; -1 if none."""
+def last_planned(spark: SparkSession, checkpoint: str) -> int | None:
+    """Return the number of the last batch that Spark has planned, by the checkpoint.
+
+    -1: none; ``None``: the checkpoint cannot be listed.
+    """
     # Imported on use: processes that only parse DAG files need not load it.
     from pyspark.errors import AnalysisException
 
@@ -432,6 +436,13 @@ def last_planned(spark: SparkSession, checkpoint: str) -> int:
         files = reader.text(f"{checkpoint.rstrip('/')}/offsets").inputFiles()
     except AnalysisException:  # There is no such folder.
         return -1
+    except Exception as error:
+        logger.warning(
+            "whether another query has planned the first batch is not known: %s cannot be listed: "
+            "%s",
+            *(checkpoint, error),
+        )
+        return None
     names = (file.rpartition("/")[2] for file in files)
     return max((int(name) for name in names if name.isdigit()), default=-1)
 

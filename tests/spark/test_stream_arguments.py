@@ -172,7 +172,7 @@ def test_second_query_that_is_at_work_with_one_checkpoint_is_ended(
     monkeypatch.setattr(stream_sink, "plan_of", lambda *_: "stream-plan-0")
     monkeypatch.setattr(stream_sink, "save", saved)
 
-    def started(planned: int) -> MicroBatches:
+    def started(planned: int | None) -> MicroBatches:
         """A query whose checkpoint had plans up to this batch when it started."""
         return MicroBatches(url, "s3a://bucket/checkpoint", (), Mode.APPEND, planned=planned)
 
@@ -187,6 +187,8 @@ def test_second_query_that_is_at_work_with_one_checkpoint_is_ended(
     second(batch, 2)
     with pytest.raises(InvalidInputError, match="another query is at work with the checkpoint"):
         third(batch, 2)
+    unknown = started(None)
+    unknown(batch, 2)
     restarted = started(2)
     restarted(batch, 2)
     restarted(batch, 3)
