@@ -16,7 +16,7 @@ from ..committer.store.deletion import is_denied
 from ..committer.upkeep.purging.purge import PurgeAction
 from ..committer.upkeep.recovery import is_lasting
 from ..committer.upkeep.verify import Finding, FindingKind
-from ..s3a.verification.markers import verify_markers
+from ..s3a.verification.markers import named_by_markers, verify_markers
 from ..tables.table_at import delta_at
 from .conflicts import ConflictOrder, find_at, how_to_settle, resolve_found
 from .delta import why_left, write_due_checkpoint, write_lost_reports
@@ -185,8 +185,17 @@ def _tend_delta(
     with done.step(), suppress(TableNotFoundError):
         done.records |= write_lost_reports(delta, apply)
     with done.step(), suppress(TableNotFoundError):  # Its first job has not committed.
-        # A job of Hadoop's committers may have committed after the adoption: its rows are lost.
-        _sort_findings(delta.verify(), done, () if place.is_s3a else (FindingKind.UNNAMED,))
+        _verify_delta(table, delta, place, done)
+
+
+def _verify_delta(table: Table, delta: DeltaTable, place: Destination, done: Upkeep) -> None:
+    """Verify a Delta table. A file that no entry names needs action if a job of Hadoop's committers
+    has committed it: it was at work as the directory was adopted, and no reader sees its rows."""
+    found = delta.verify()
+    unnamed = [it.key for it in found if it.kind is FindingKind.UNNAMED]
+    asks = place.is_s3a and bool(unnamed)
+    lost = table.run(named_by_markers(table.root, unnamed)) if asks else frozenset[str]()
+    _sort_findings(found, done, lost)
 
 
 def _purge(table: Table, place: Destination, order: PurgeOrder, done: Upkeep) -> None:
@@ -234,16 +243,21 @@ def _verify(table: Table, done: Upkeep) -> None:
     except InvalidInputError as error:
         done.notes.append(f"not verified: {escaped(error.message)}")  # No heads: coordination none.
         return
-    _sort_findings(found, done, (FindingKind.UNNAMED,))
+    _sort_findings(found, done)
 
 
 def _sort_findings(
-    found: Sequence[Finding], done: Upkeep, harmless: Collection[FindingKind]
+    found: Sequence[Finding], done: Upkeep, lost: Collection[str] = frozenset()
 ) -> None:
+    """Sort findings into a report.
+
+    :param lost: keys of files that need action though they are only unnamed.
+    """
     done.findings = dict(Counter(str(it.kind) for it in found))
     for it in found:
         said = f"{it.kind}: {escaped(it.key)} ({escaped(it.detail)})"
-        (done.notes if it.kind in harmless else done.person).append(said)
+        is_note = it.kind is FindingKind.UNNAMED and it.key not in lost
+        (done.notes if is_note else done.person).append(said)
 
 
 def as_markdown(done: Sequence[Upkeep], applied: bool, residue: ResidueReport = NO_RESIDUE) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...committer.commit.state.tolerance import unless_denied
@@ -89,6 +89,14 @@ def verify_markers(root: TableRoot) -> Step[MarkerReport]:
         ]
     found_missing = sorted((it for it, _ in missing), key=lambda it: it.key)
     return MarkerReport(tuple(found_missing), tuple(unread))
+
+
+def named_by_markers(root: TableRoot, keys: Collection[str]) -> Step[frozenset[str]]:
+    """Return those of the keys that the ``_SUCCESS`` of a successful job names, at the destination
+    or in their folders: a request for each."""
+    folders = sorted({root.prefix, *(key.rpartition("/")[0] for key in keys)})
+    found = yield from All(tuple(read_marker(folder) for folder in folders))
+    return frozenset(keys).intersection(name for marker in found for name in _named(marker))
 
 
 def _replaces(root: TableRoot, it: StoredTry, key: str, since: float) -> bool:

@@ -131,8 +131,14 @@ def test_verification_and_maintenance_name_files_that_no_entry_of_the_log_names(
     assert (found.kind, found.partition) == (FindingKind.UNNAMED, "day=1")
     assert "no entry of the log names it" in found.detail
     place = tables.table().run(destination_at(adopted_meanwhile.root))
-    (told,) = look_after(tables.table(), place, PurgeOrder()).person
+    done = look_after(tables.table(), place, PurgeOrder())
+    (told,) = done.person
     assert found.key in told
+    # What a failed job of Spark leaves has no marker.
+    key = f"{adopted_meanwhile.root.prefix}/day=1/part-1.parquet"
+    tables.bucket.client.put_object(Bucket=tables.bucket.name, Key=key, Body=b"left")
+    done = look_after(tables.table(), place, PurgeOrder())
+    assert (len(done.person), any(key in it for it in done.notes)) == (1, True)
 
 
 #: A job of this package makes a table of the directory while the application is at work.
