@@ -5,8 +5,6 @@ from ..log.repairing import RepairOutcome as RepairOutcome
 from .delta_properties import RetentionChange as RetentionChange
 from .delta_restoring import RestoredVersion as RestoredVersion
 from .delta_table import DeltaTable as DeltaTable
-from .delta_table import LogVersion as LogVersion
-from .delta_table import NewestEntry as NewestEntry
 from .last_changes import ChangesSince as ChangesSince
 from .last_changes import EntryChange as EntryChange
 from .last_changes import LastChange as LastChange
@@ -14,3 +12,5 @@ from .last_changes import LastChanges as LastChanges
 from .last_changes import Since as Since
 from .log_store import log_store_jar as log_store_jar
 from .log_store import log_store_settings as log_store_settings
+from .readable_delta import LogVersion as LogVersion
+from .readable_delta import NewestEntry as NewestEntry

@@ -430,7 +430,7 @@ DELTA = (
     ),
     Mutant(
         "a log that was opened before is not read on",
-        "tables.delta_table",
+        "tables.readable_delta",
         "before = seen_log(self.driver, self.root)",
         "before = seen_log(self.driver, self.root)\n"
         "        if before is not None:\n"
