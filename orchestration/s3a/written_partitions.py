@@ -282,7 +282,7 @@ class _Ledger:
         """
         for it in self.broken:
             if it.until >= (since or 0.0) and (not it.partitions or partition in it.partitions):
-                return f"the run {it.run} began to replace it and did not commit: load it again"
+                return f"the run {it.run} began to replace it and did not commit: let it load again"
         return ""
 
 
