@@ -83,7 +83,7 @@ _Marker = JobSummary | _PlainMarker | str | None
 
 @dataclass(frozen=True)
 class _Broken:
-    """An attempt that began to replace partitions, and was undone.
+    """An attempt that began to replace partitions, and has not committed.
 
     :param run: its run's key.
     :param partitions: that it may have replaced; empty for any.
@@ -246,7 +246,7 @@ class _Ledger:
     """Content of the ledger of a table.
 
     :param latest: the latest report by partition.
-    :param broken: attempts that were undone.
+    :param broken: attempts that may have removed files, and have not committed.
     :param at_work: attempts whose records are not closed.
     :param damage: the reason why a part of it could not be read; ``""``: all was read.
     """
@@ -304,13 +304,14 @@ def _ledger(root: TableRoot, memory: _Memory) -> Step[_Ledger]:
     latest: dict[str, Mapping[str, Any]] = {}
     for report in sorted((it for it in left if isinstance(it, Mapping)), key=_order):
         latest |= {entry["partition"]: report for entry in report["partitions"]}
-    broken = [it for it in left if isinstance(it, _Broken)]
     at_work = [known for known in read[len(new) :] if isinstance(known, StoredTry)]
+    left += (_left_by(known.record) for known in at_work)
+    broken = [it for it in left if isinstance(it, _Broken)]
     return _Ledger(latest, broken, at_work, next((it for it in read if isinstance(it, str)), ""))
 
 
 def _left_by(record: TryRecord) -> Mapping[str, Any] | _Broken | None:
-    """Return what a closed attempt left: its report, or the partitions that it may have broken.
+    """Return what an attempt has left: its report, or the partitions that it may have broken.
 
     An overwrite removes files before it has committed: magic as it begins, others as they commit.
     """

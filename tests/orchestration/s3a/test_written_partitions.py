@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from support.airflow import Tables
+from support.memory_s3 import let_pass
 from zero_rename.committer import InvalidInputError, Table
 from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.orchestration.job_query import READY, WAITING, QueryResult
@@ -19,6 +20,7 @@ from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import (
     COMMITTED,
     FAILED,
+    HEARTBEAT_TIMEOUT,
     UNDONE,
     TryRecord,
     WriteRecord,
@@ -259,6 +261,23 @@ def test_partition_that_an_attempt_began_to_replace_counts_only_if_all_files_are
     put_files(tables, 1, 1)
     put_report(tables, AT + 60, started=record.beat_at + 1, day_1=1)
     assert ask(tables, 1).state == READY
+
+
+def test_partition_that_a_dead_run_of_any_partitions_has_replaced_in_part_is_not_ready(
+    tables: Tables,
+) -> None:
+    """Nobody has settled it yet, and it names no partition: what it had removed counted as there,
+    once it had been silent for a while."""
+    keys = [*put_files(tables, 1, 2), *put_files(tables, 2, 1)]
+    put_report(tables, AT, day_1=2, day_2=1)
+    table, run = tables.table(), run_uuid()
+    record = TryRecord(run, "flights/killed/load", NOBODY, "partitioned", "replace")
+    begun = WriteRecord(write_uuid(run, 1), 1, "partitioned", tables.url(), "replace")
+    table.run(ledger.open_try(table.root, replace(record, writes=(begun,))))
+    tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=keys[1])
+    let_pass(HEARTBEAT_TIMEOUT + 1)
+    assert "day=1 (the run flights/killed/load began to replace it" in ask(tables, 1).explanation
+    assert ask(tables, 2).state == READY
 
 
 def test_partition_whose_files_are_all_gone_is_not_ready(tables: Tables) -> None:
