@@ -167,7 +167,7 @@ class TableWriter(DataSourceArrowWriter):
             except CommitConflictError as error:
                 base = self.opened.spec.base
                 if self._by_reads and base is not None:
-                    advise(error, self.opened, base)
+                    advise(error, self.opened.root, base)
                 raise
             heartbeat.withdraw(self.opened.job)
             self._note_end(done)

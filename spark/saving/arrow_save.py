@@ -131,7 +131,7 @@ def carry_out(
                 log_skipped(opened, planned.spec.idempotency_key)
     except CommitConflictError as error:
         if base is not None:
-            advise(error, job.opened, base)
+            advise(error, planned.table.root, base)
         raise
     finally:
         if not job.repeats:

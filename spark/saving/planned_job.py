@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...committer.commit.state.job_state import OpenedJob
 from ...committer.errors import CommitConflictError, InvalidInputError, TableNotFoundError
 from ...committer.format.job_spec import Coordination, JobSpec, Mode, OnConflict, OnRepeat, Owner
+from ...committer.format.layout import TableRoot
 from ...committer.format.read_base import ReadBase
 from ...committer.format.schema.compatibility import find_column
 from ...committer.format.schema.hive_paths import normalise_partition, parse_partition
@@ -156,12 +157,12 @@ def in_any_case(session: SparkSession) -> bool:
     return not is_on(session, "spark.sql.caseSensitive")
 
 
-def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> None:
+def advise(error: CommitConflictError, root: TableRoot, base: ReadBase) -> None:
     """Set the remedy of a conflict over a partition that this application has read.
 
     :param base: the read base of the write.
     """
-    partition = opened.root.partition_of_head_key(error.key or "")
+    partition = root.partition_of_head_key(error.key or "")
     # A log's error has no key of a head, and names the partitions.
     met = error.gave_way if partition is None else (partition,)
     if any(base.version(it) is not None for it in met):

@@ -43,7 +43,7 @@ def test_to_read_anew_only_what_was_read(noted: Noted, anew: bool) -> None:
     world.load(DAY1)
     with pytest.raises(CommitConflictError) as caught:
         world.commit(opened, result)
-    advise(caught.value, opened, base)
+    advise(caught.value, opened.root, base)
     assert ("Load the table anew" in (caught.value.remedy or "")) is anew
     assert ("since this job opened" in caught.value.message) is not anew
 
