@@ -33,7 +33,7 @@ from ...committer.store.requests import (
     Unknown,
 )
 from ..hadoop.job_traces import parse, read_marker, uploads_below
-from ..runs.ledger import fence, find_unchanged, lift_fence, note_recovered
+from ..runs.ledger import fence, find_unchanged, keep_report, lift_fence, note_recovered
 from ..verification.delta_around import find_delta
 from .ledgers import ledgers_of
 from .leftovers import LeftoverJob, NamedFile, Presence, activity
@@ -180,8 +180,11 @@ def _published(case: Case, done: Execution) -> Step[Execution]:
         # The committer's name in Hadoop's settings. The store does not show which of the staging
         # committers it was.
         unsaid = "magic" if job.staged is None else "staging"
-        marker = yield from _write_marker(job, record.committer if record is not None else unsaid)
-        done = replace(done, marker=marker)
+        body = _success_data(job, record.committer if record is not None else unsaid)
+        done = replace(done, marker=(yield from _write_marker(job, body)))
+        if record is not None and not record.is_alone:
+            # The marker will be, or is already, that of a later job.
+            yield from keep_report(case.ledger, record, job.uuid, body)
     if done.marker == _MARKER_UNKNOWN:
         why = "all files are written, and whether its _SUCCESS is, the store did not say"
         return replace(done, problem=why, unsure=True)
@@ -191,12 +194,8 @@ def _published(case: Case, done: Execution) -> Step[Execution]:
     return done
 
 
-def _write_marker(job: LeftoverJob, committer: str) -> Step[str]:
-    """Write a job's marker, unless one is there that is newer than the job's last task.
-
-    It is Hadoop's SuccessData, version 1, as the committer of this name fills it. The job's own
-    committer would have replaced any marker that was there at that time.
-    """
+def _success_data(job: LeftoverJob, committer: str) -> bytes:
+    """Return Hadoop's SuccessData of a job, version 1, as the committer of this name fills it."""
     commits = job.commits
     counters = {
         "committer_commits_completed": len(commits),
@@ -212,7 +211,14 @@ def _write_marker(job: LeftoverJob, committer: str) -> Step[str]:
         "jobIdSource": "zero_rename recovery",
         "diagnostics": {"recovered_by": "zero_rename"},
     }
-    body = success_data(head, time.time(), [commit.key for commit in commits], counters)
+    return success_data(head, time.time(), [commit.key for commit in commits], counters)
+
+
+def _write_marker(job: LeftoverJob, body: bytes) -> Step[str]:
+    """Write a job's marker, unless one is there that is newer than the job's last task.
+
+    The job's own committer would have replaced any marker that was there at that time.
+    """
     for _ in range(3):
         there = yield from read_marker(job.destination)
         if there.job == job.uuid:

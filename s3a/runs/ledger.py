@@ -208,6 +208,18 @@ def read_report(root: TableRoot, write: WriteRecord) -> Step[JobSummary | None]:
     return (yield from find_report(root, write.uuid, folder))
 
 
+def keep_report(root: TableRoot, record: TryRecord, job: str, body: bytes) -> Step[None]:
+    """Write the report of an attempt's job whose committer died before; one that is there stays.
+
+    :param job: its UUID.
+    :param body: Hadoop's SuccessData.
+    """
+    number = next((it.number for it in record.writes if it.uuid.lower() == job.lower()), 0)
+    folder = report_prefix(root, record.uuid, number)
+    if (yield from find_report(root, job, folder)) is None:
+        yield from Put(f"{folder}/summary-recovered.json", body, if_none_match=True)
+
+
 def is_closed(key: str) -> bool:
     """Return whether a key is that of a closed attempt's record."""
     return key.endswith(_CLOSED) and not key.endswith(_OPEN)

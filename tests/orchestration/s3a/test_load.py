@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.memory_store import MemoryDriver
-from support.s3a_jobs import ROOT, World
+from support.s3a_jobs import OTHER, ROOT, World
 from support.s3a_stand_in import marker
 from zero_rename.committer import OutcomeUnknownError, RefusedError, Table, VerificationError
 from zero_rename.committer.format.job_spec import Mode
@@ -232,6 +232,29 @@ class TestRetryOfALoadWhoseRowsAnotherRunHasReplaced:
         world.store.apply(Delete(f"{ROOT.prefix}/day=2/part-0.parquet"))
         report = loaded_by_s3a(first.table, RETRY, Mode.REPLACE, "auto", partitions=self.BOTH)
         assert report is None
+
+
+def test_retry_names_the_partitions_of_a_job_that_was_rolled_forward_behind_a_later_marker(
+    world: World,
+) -> None:
+    """Its driver died in the commit, and the _SUCCESS of a later job is kept: nothing told of the
+    partitions, so sensors waited for them for ever."""
+    loading = Loading(world)
+    uuid = write_uuid(loading.load.uuid, 1)
+    with loading.load.submitted():
+        loading.enter(ROOT.url, WRITING, among=("day=1", "day=2"), uuid=uuid, opened_at=1.0)
+        job = world.job(uuid=uuid)
+        job.complete(job.task(0)[0])
+    world.clock.advance(3600)
+    world.put_marker(OTHER)
+    report = loaded_by_s3a(loading.table, RETRY, Mode.REPLACE, "auto")
+    assert report is not None
+    assert [(it["partition"], it["files"]) for it in report["partitions"]] == [
+        ("day=1", 1),
+        ("day=2", 1),
+    ]
+    assert (report["jobs"], report["files"]) == ([uuid], 2)
+    assert world.store.objects[f"{ROOT.prefix}/_SUCCESS"].body == marker(OTHER, "magic", {})
 
 
 def test_what_the_application_left_is_for_the_next_try_to_settle(world: World) -> None:
