@@ -15,7 +15,7 @@ from ...committer.format.settling import Settling
 from ...committer.store.requests import Step
 from . import ledger
 from .rivals import is_at_work, loads_of_others, meet, met_others, said_of
-from .try_record import TryRecord
+from .try_record import COMMITTED, TryRecord
 
 _REMEDY = "Look for conflicts again, and resolve what is found."
 
@@ -27,7 +27,8 @@ def find_visible(root: TableRoot, conflict: RunConflict, winner: ConflictingRun)
     :raises InvalidInputError: another run has loaded the partition last, or wrote at the same time
         as the winner, so that rows of both may be there; or the record of an attempt cannot be
         read.
-    :raises OtherJobError: a run is at work there, or may have written.
+    :raises OtherJobError: a run is at work there, or may have written; or the winner's attempt is
+        not known to have committed all that it was to write.
     """
     partition = conflict.partition
     named = () if partition == UNPARTITIONED else (partition,)
@@ -63,6 +64,13 @@ def find_visible(root: TableRoot, conflict: RunConflict, winner: ConflictingRun)
         )
     if wrote and met_others(loaded.by):
         raise _beside_another(conflict, winner)
+    if loaded.by.state != COMMITTED:
+        raise OtherJobError(
+            f"{said_of(loaded.by)} has written {conflict.name}, and its end is not on record: its "
+            "next attempt may undo it, and the settlement with it. Nothing was changed.",
+            job=loaded.by.uuid,
+            remedy="Settle the conflict when that run has ended well.",
+        )
     return loaded.by
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +35,7 @@ from zero_rename.provider import clearing
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.provider.settling import RerunOrder, RerunOutcome, settle_by_rerun
 from zero_rename.s3a.runs.ledger import open_try
+from zero_rename.s3a.runs.try_record import FENCED, WRITING, WRITTEN, WriteRecord, write_uuid
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 pytestmark = pytest.mark.memory_s3
@@ -272,6 +274,37 @@ class TestKept:
         assert "of run loser" in done.settlement.error
         again = {**CLEARED, "try_number": 3, "max_tries": 2}
         run(operator(tables), run_id="loser", start=LATER, **again)
+
+    def test_run_whose_attempt_has_written_one_of_two_days_does_not_stand_yet(
+        self, tables: Tables
+    ) -> None:
+        """Its next attempt undoes it, and nobody knew of the settlement any more."""
+        table = conflicting(tables)
+        owner = Owner("flights", "winner", "load", -1, 2)
+        record = a_try(
+            idempotency_key=WINNER, owner=owner, mode="replace", partitions=("day=1", "day=2")
+        )
+        days = (("day=1", WRITTEN), ("day=2", WRITING))
+        writes = tuple(
+            WriteRecord(
+                write_uuid(record.uuid, number),
+                number,
+                "magic",
+                f"{tables.url()}/{day}",
+                "replace",
+                day,
+                number,
+                2,
+                state=state,
+            )
+            for number, (day, state) in enumerate(days, 1)
+        )
+        let_pass(1)
+        table.run(open_try(table.root, replace(record, state=FENCED, writes=writes)))
+        let_pass(3600)
+        (done,) = resolve_by_restore(table, {"keep": [WINNER]}, apply=True)
+        assert done.settlement is not None
+        assert "its end is not on record" in done.settlement.error
 
     def test_without_apply_nothing_is_superseded(self, tables: Tables) -> None:
         table = conflicting(tables)
