@@ -21,10 +21,10 @@ from ..format.job_spec import NOBODY
 from ..format.layout import TableRoot
 from ..format.records.decision import Decision
 from ..store.backoff import Deadline
-from ..store.requests import All, Found, Head, Step, Wait, etag_of
+from ..store.requests import All, Found, Get, Head, Step, Wait, etag_of
 from .state.context import Context
 from .state.decide import decide
-from .state.open_jobs import read_open
+from .state.open_jobs import entry_of
 
 _TROUBLES = (UnfinishedCommitError, UnfinishedAbortError, OutcomeUnknownError, DamagedError)
 
@@ -61,7 +61,7 @@ def outwait(context: Context, key: str, etag: str | None, job: str, before: int 
     silent = yield from Deadline.after(waiting.silence)
     seen = None
     while True:
-        held, record = yield from All((Head(key), Head(context.root.open_key(job))))
+        held, record = yield from All((Head(key), Get(context.root.open_key(job))))
         # Read the decision last: a job closes after it has decided. So if its open record was gone
         # by then, its decision is found here.
         decision = yield from Head(context.root.decision_key(job))
@@ -71,8 +71,7 @@ def outwait(context: Context, key: str, etag: str | None, job: str, before: int 
         if open_etag != seen:
             seen, silent = open_etag, (yield from Deadline.after(waiting.silence))
         if open_etag is None or (yield from silent.is_over()) or (yield from end.is_over()):
-            entry = yield from read_open(context, job)
-            owner = NOBODY if entry is None else entry.owner
+            owner = entry_of(record, job).owner if isinstance(record, Found) else NOBODY
             yield from decide(context, Decision.abort(job, context.write_id(), owner))
             return
         yield from Wait(max(waiting.least, waiting.poll / (1 + before)), spread=0.5)

@@ -121,7 +121,7 @@ class TestRunOfDatasets:
         """It loaded the first day, and no run ever loaded the others."""
         with pytest.raises(InvalidInputError, match=r"day=1 .* to year=2013/month=2/day=2 \(") as e:
             resolve_partitions(self.context(2), None, DAY)
-        assert "triggering_dataset_events" in str(e.value)
+        assert "extra['partition']" in str(e.value)
         assert resolve_partitions(self.context(2), "day=1", None) == ("day=1",)
 
     @pytest.mark.parametrize("days", [0, 1])

@@ -9,7 +9,7 @@ from ...format.job_spec import NOBODY, JobSpec, Owner
 from ...format.layout import jobs_on_record
 from ...format.records.open_record import OpenRecord
 from ...store.listing import list_objects
-from ...store.requests import Absent, Get, Step
+from ...store.requests import Absent, Found, Get, Step
 from .context import Context
 
 
@@ -54,15 +54,20 @@ def list_open(context: Context) -> Step[set[str]]:
 
 
 def read_open(context: Context, job: str) -> Step[OpenEntry | None]:
-    """Read a job's open record; return ``None`` if there is none.
+    """Read a job's open record; return ``None`` if there is none."""
+    found = yield from Get(context.root.open_key(job))
+    return None if isinstance(found, Absent) else entry_of(found, job)
+
+
+def entry_of(found: Found, job: str) -> OpenEntry:
+    """Return what a job's open record says.
 
     If the record cannot be read, the job is open all the same: its age is known, and its decision.
     The silence is the answer's Date minus the record's Last-Modified: only the store's clock
     counts.
+
+    :param found: the record, as the store has it.
     """
-    found = yield from Get(context.root.open_key(job))
-    if isinstance(found, Absent):
-        return None
     silent_for = max(0.0, found.date - found.last_modified)
     try:
         record = OpenRecord.decode(found.body, found.key)
