@@ -15,11 +15,12 @@ _INTRODUCTION = """\
 `make proof` writes this page. It runs what is too long for `make test`, before a release and by
 hand: the simulation to the end of every scenario, or two million states of it, and on long random
 walks, thousands of walks over the log of a Delta table, the walks through the public table of
-either layout for an hour, the torture, kills at each request, many processes that change one Delta
-table at once, jobs in faults of the store, Hadoop's committers on a real S3 server, Delta tables
-beside Delta on Spark and delta-rs, and the example DAGs in a whole Airflow. `make test` runs a
-shorter form of each, in which every broken variant is still caught; beside Spark it has what each
-writes plainly, and leaves out features, Spark's checkpoints and conflicts.
+either layout and by Hadoop's committers for an hour, the torture, kills at each request, many
+processes that change one Delta table at once, jobs in faults of the store, Hadoop's committers on
+a real S3 server, Delta tables beside Delta on Spark and delta-rs, and the example DAGs in a whole
+Airflow. `make test` runs a shorter form of each, in which every broken variant is still caught;
+beside Spark it has what each writes plainly, and leaves out features, Spark's checkpoints and
+conflicts.
 `make proof PARTS="simulation log walk torture each each_delta crowds faults s3a engines airflow"`
 chooses parts; the results of the others stay here as they were, with their own commit and day.
 

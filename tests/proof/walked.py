@@ -1,7 +1,8 @@
 """The public walk in its long form: as many walks as there is time for.
 
-``WALK_SEEDS`` names the seeds, each the beginning of as many walks of either layout as its share
-of the time allows; ``WALK_MINUTES`` says how long all of them take together.
+``WALK_SEEDS`` names the seeds, each the beginning of as many walks of either layout, and by
+Hadoop's committers, as its share of the time allows; ``WALK_MINUTES`` says how long all of them
+take together.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 from proof.outcome import Outcome, Verdict
-from walk.plan import DELTA, DIRECTORIES
-from walk.walking import WalkFailure, Walks, walk_seeds
+from walk.plan import DELTA, DIRECTORIES, HADOOP
+from walk.walking import walk_seeds
+from walk.walks import WalkFailure, Walks
 
 from support.garbage import collect_rarely
 
 _SEEDS = "1 2 3"
 _MINUTES = "60"
-_LAYOUTS = (DIRECTORIES, DELTA)
+_LAYOUTS = (DIRECTORIES, DELTA, HADOOP)
 #: Walks between the first of a seed and the first of the next.
 APART = 10_000_000
 

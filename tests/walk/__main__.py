@@ -1,5 +1,5 @@
 """``python -m walk SEED``: walk a seed again. ``python -m walk FIRST LAST``: many, without LAST.
-``--layout delta``: through a Delta table."""
+``--layout delta``: through a Delta table; ``--layout hadoop``: by Hadoop's committers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import argparse
 import logging
 import sys
 
-from walk.plan import DELTA, DIRECTORIES
-from walk.walking import WalkFailure, walk_seeds
+from walk.plan import DELTA, DIRECTORIES, HADOOP
+from walk.walking import walk_seeds
+from walk.walks import WalkFailure
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="walk", description=__doc__)
     parser.add_argument("first", type=int)
     parser.add_argument("last", type=int, nargs="?")
-    parser.add_argument("--layout", choices=(DIRECTORIES, DELTA), default=DIRECTORIES)
+    parser.add_argument("--layout", choices=(DIRECTORIES, DELTA, HADOOP), default=DIRECTORIES)
     options = parser.parse_args()
     first = options.first
     last = first + 1 if options.last is None else options.last

@@ -19,16 +19,18 @@ from types import CodeType, FunctionType, ModuleType
 class Mutant:
     """A slip.
 
-    :param module: below ``zero_rename.committer``; of slips about Delta tables below the package.
+    :param module: below ``zero_rename.committer``; of slips about Delta tables and Hadoop's
+        committers below the package.
     :param text: of the module, there once; ``instead``: what the slip makes of it.
-    :param verbs: that walks are about which catch it; the first of these was that of ``seed``.
+    :param verbs: that walks are about which catch it; the first of these was that of ``seed``. Not
+        for Hadoop's committers.
     """
 
     name: str
     module: str
     text: str
     instead: str
-    verbs: tuple[str, ...]
+    verbs: tuple[str, ...] = ()
     seed: int = 0
 
 
@@ -599,6 +601,42 @@ CARELESS = (
     ),
 )
 
+#: Slips about runs by Hadoop's committers.
+HADOOP = (
+    Mutant(
+        "a sensor is ready over files that a dead run has removed, which nobody has settled",
+        "orchestration.s3a.written_partitions",
+        "    left += (_left_by(known.record) for known in at_work)\n",
+        "",
+        ("replace", "partitioned", "fail"),
+        11,
+    ),
+    Mutant(
+        "a sensor is ready over files that a run has removed, which was undone",
+        "orchestration.s3a.written_partitions",
+        "if it.until >= (since or 0.0) and (",
+        "if False and (",
+        ("replace",),
+        241,
+    ),
+    Mutant(
+        "recovery leaves no report of a job that it rolls forward",
+        "s3a.recovery.execute",
+        "if record is not None and not record.is_alone:",
+        "if False:",
+        ("append", "magic"),
+        22,
+    ),
+    Mutant(
+        "a run loads over the rows of a newer one, by Hadoop's committers",
+        "orchestration.s3a.conflicts",
+        "    if not found:\n        if compares:",
+        "    if True:\n        if compares:",
+        ("replace", "newest_run"),
+        3,
+    ),
+)
+
 #: Slips about runs that give way, in tables of directories.
 RUNS = (
     Mutant(
@@ -675,7 +713,7 @@ def in_force(mutant: Mutant) -> Iterator[None]:
 
     :raises LookupError: the text does not stand in the module once.
     """
-    room = "" if mutant in (*DELTA, *CARELESS) else "committer."
+    room = "" if mutant in (*DELTA, *CARELESS, *HADOOP) else "committer."
     module = importlib.import_module(f"zero_rename.{room}{mutant.module}")
     source = inspect.getsource(module)
     if source.count(mutant.text) != 1:

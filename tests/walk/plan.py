@@ -11,6 +11,8 @@ from typing import Any
 from support.memory_store import Behaviour
 
 DIRECTORIES, DELTA = "directory", "delta"
+#: A destination of Hadoop's committers, whose walks have plans of their own.
+HADOOP = "hadoop"
 DAYS = (1, 2, 3)
 KEYS = ("run-a", "run-b")
 #: Columns besides ``id`` and the partition's; a table begins with the first.

@@ -1,7 +1,8 @@
-"""Random operations through the public tables of both layouts, beside an oracle in plain Python.
+"""Random operations through the public tables of both layouts, beside an oracle in plain Python;
+and random runs by Hadoop's committers.
 
 A failure prints its seed, a plan cut down to what it needs, and what happened;
-``PYTHONPATH=tests python -m walk SEED``, with ``--layout delta``, walks it again.
+``PYTHONPATH=tests python -m walk SEED``, with ``--layout delta`` or ``hadoop``, walks it again.
 """
 
 from __future__ import annotations
@@ -12,18 +13,35 @@ import sys
 from pathlib import Path
 
 import pytest
-from walk.mutants import AGAIN, CARELESS, CHANGES, DELTA, LEAVING, MUTANTS, RUNS, Mutant, in_force
+from walk.hadoop_walking import walk_hadoop_seed
+from walk.mutants import (
+    AGAIN,
+    CARELESS,
+    CHANGES,
+    DELTA,
+    HADOOP,
+    LEAVING,
+    MUTANTS,
+    RUNS,
+    Mutant,
+    in_force,
+)
+from walk.oracle import Violation
 from walk.plan import DELTA as DELTA_LAYOUT
 from walk.plan import DIRECTORIES, Beside, Operation, Plan, Trouble, make_plan
-from walk.walking import WalkFailure, failure_of, walk, walk_seeds
+from walk.plan import HADOOP as HADOOP_LAYOUT
+from walk.walking import failure_of, walk, walk_seeds
+from walk.walks import WalkFailure
 
 from support.memory_store import Behaviour
 
 #: Walks of a layout in a run, in which each verb goes through. `make proof` walks for as long as it
 #: is given.
-_WALKS = 50
+_WALKS = {DIRECTORIES: 50, DELTA_LAYOUT: 50, HADOOP_LAYOUT: 30}
 #: Walks from a broken product's own seed on within which it is caught.
 _SOON = 60
+#: The same by Hadoop's committers, of which a walk has fewer commits.
+_LATER = 300
 #: Verbs that change rows or records, each of which must go through a few times in these walks.
 _OF_BOTH = (
     *("append", "replace", "replace named", "replace table", "evolve", "overwrite schema"),
@@ -38,14 +56,19 @@ _CHANGE = {
         *("restore some", "undo job", "append elsewhere", "compact elsewhere"),
         *("write over", "repair"),
     ),
+    HADOOP_LAYOUT: (
+        *("load by magic", "load by directory", "load by partitioned", "clear", "mark by hand"),
+        *("kill application", "kill worker", "kill worker and application"),
+        *("recover", "search conflicts", "settle conflicts", "purge", "ask sensors"),
+    ),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", _CHANGE)
 def test_walks_end_where_the_oracle_says(layout: str) -> None:
-    walks = walk_seeds(range(_WALKS), layout=layout)
-    assert walks.walks == _WALKS
+    walks = walk_seeds(range(_WALKS[layout]), layout=layout)
+    assert walks.walks == _WALKS[layout]
     went = {
         verb: walks.outcomes[verb, "committed"] + walks.outcomes[verb, "done"]
         for verb in _CHANGE[layout]
@@ -66,6 +89,24 @@ def test_a_broken_product_is_caught(mutant: Mutant) -> None:
         caught = next((plan for plan in plans if failure_of(plan)), None)
     assert caught is not None
     walk(caught)  # By the slip, and nothing else.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", HADOOP, ids=lambda mutant: mutant.name)
+def test_a_broken_product_is_caught_by_runs_of_hadoops_committers(mutant: Mutant) -> None:
+    seeds = range(mutant.seed, mutant.seed + _LATER)
+    with in_force(mutant):
+        caught = next((seed for seed in seeds if _breaks(seed, mutant.verbs)), None)
+    assert caught is not None
+    walk_hadoop_seed(caught, mutant.verbs)  # By the slip, and nothing else.
+
+
+def _breaks(seed: int, words: tuple[str, ...]) -> bool:
+    try:
+        walk_hadoop_seed(seed, words)
+    except WalkFailure as failure:
+        return isinstance(failure.cause, Violation)
+    return False
 
 
 class TestWalking:

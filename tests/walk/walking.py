@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from simulation.decoded import decoded_once, log_read_once
 from walk import delta_end, directory_end
@@ -14,9 +14,10 @@ from walk.delta_verbs import VERBS as DELTA_VERBS
 from walk.delta_world import DeltaWorld
 from walk.directory_verbs import OF_ONE_JOB, VERBS
 from walk.directory_world import DirectoryWorld
-from walk.oracle import Violation
-from walk.plan import DELTA, DIRECTORIES, Operation, Plan, make_plan
+from walk.hadoop_walking import walk_hadoop_seed
+from walk.plan import DELTA, DIRECTORIES, HADOOP, Operation, Plan, make_plan
 from walk.verbs import Verb
+from walk.walks import WalkFailure, Walks
 from walk.world import Crash, Process, World, in_memory
 
 from zero_rename.committer.commit.interrupted import JobInterrupted
@@ -56,57 +57,6 @@ _LAYOUTS = {
     DIRECTORIES: _Layout(DirectoryWorld, VERBS, OF_ONE_JOB, directory_end.look, directory_end.end),
     DELTA: _Layout(DeltaWorld, DELTA_VERBS, OF_ONE_DELTA_JOB, delta_end.look, delta_end.end),
 }
-
-
-@dataclass
-class Walks:
-    """What walks came to.
-
-    :param outcomes: of their operations, by verb and outcome: *committed*, *refused*, *done*, or an
-        error's name.
-    :param left: removed files that a second Complete brought back for good.
-    """
-
-    walks: int = 0
-    commits: int = 0
-    requests: int = 0
-    left: int = 0
-    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    def add(self, other: Walks) -> None:
-        self.walks += other.walks
-        self.commits += other.commits
-        self.requests += other.requests
-        self.left += other.left
-        self.outcomes += other.outcomes
-
-    @property
-    def table(self) -> list[str]:
-        """Verbs and what became of them, as lines of Markdown."""
-        ended = ("committed", "done", "refused")
-        head = ["| verb | committed | done | reported as done before | errors |"]
-        lines = [*head, "|---|---:|---:|---:|---:|"]
-        for verb in sorted({verb for verb, _ in self.outcomes}):
-            counts = [self.outcomes[verb, word] for word in ended]
-            every = sum(n for (it, _), n in self.outcomes.items() if it == verb)
-            cells = " | ".join(f"{n:,}" for n in (*counts, every - sum(counts)))
-            lines.append(f"| {verb} | {cells} |")
-        came = "Removed files that a second Complete brought back for good (*Not guaranteed*)"
-        return [*lines, "", f"{came}: {self.left:,}."]
-
-
-class WalkFailure(AssertionError):
-    """A walk whose table is not what the oracle says, or that ended in a foreign error."""
-
-    def __init__(self, plan: Plan, step: str, cause: BaseException, trace: list[str]) -> None:
-        self.plan, self.step, self.cause, self.trace = plan, step, cause, trace
-        told = f"{type(cause).__name__}: {cause}"
-        lines = [told, f"in {step}", str(plan), "what happened:", *trace]
-        super().__init__("\n".join(lines))
-
-    def __reduce__(self) -> tuple[type[WalkFailure], tuple[object, ...]]:
-        cause = Violation(f"{type(self.cause).__name__}: {self.cause}")
-        return WalkFailure, (self.plan, self.step, cause, self.trace)
 
 
 def walk(plan: Plan) -> Walks:
@@ -288,7 +238,7 @@ def walk_seeds(
 ) -> Walks:
     """Walk the plans of seeds, one after the other.
 
-    :param verbs: that they are about; none: each seed's own.
+    :param verbs: that they are about; none: each seed's own. Not for runs of Hadoop's committers.
     :param until: a time of the monotonic clock after which no second one is begun.
     :raises WalkFailure: at the first that fails; its plan says no more than it must.
     """
@@ -296,9 +246,13 @@ def walk_seeds(
     for seed in seeds:
         if until is not None and walks.walks and time.monotonic() > until:
             break
-        plan = make_plan(seed, verbs, layout)
-        try:
-            walks.add(walk(plan))
-        except WalkFailure as failure:
-            raise minimised(plan, failure) from failure
+        walks.add(walk_hadoop_seed(seed) if layout == HADOOP else _walk_seed(seed, verbs, layout))
     return walks
+
+
+def _walk_seed(seed: int, verbs: Collection[str], layout: str) -> Walks:
+    plan = make_plan(seed, verbs, layout)
+    try:
+        return walk(plan)
+    except WalkFailure as failure:
+        raise minimised(plan, failure) from failure
