@@ -60,8 +60,10 @@ def _refuse_delta(opened: Table, why: str, remedy: str) -> None:
 
 
 def why_no_table(opened: Table | DeltaTable) -> str:
-    """Name the table of which a root is a partition; ``""``: it is of none, or the store refuses to
-    say."""
+    """Return a sentence that names the table around a partition's folder.
+
+    ``""``: the root is no partition's folder, or the store refuses to say.
+    """
     try:
         around = opened.run(root_around(opened.root))
     except ZeroRenameError:

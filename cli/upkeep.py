@@ -233,7 +233,7 @@ def _looked_after(path: str, order: PurgeOrder) -> list[Upkeep]:
 
 
 def _why_nothing(path: str) -> str:
-    """Name the table of which a path is a partition; ``""``: it is of none."""
+    """Return what :func:`why_no_table` says of a path; ``""`` for a bucket."""
     return why_no_table(Table(path)) if _parsed(path).prefix else ""
 
 

@@ -500,7 +500,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
         meta = step.metadata
         chosen = str(mode or meta.get(MODE) or "overwrite")
         if Mode.parse(chosen) is Mode.MERGE:
-            more: dict[str, Any] = {name: meta.get(name) for name in OF_MERGES} | more
+            more = {**{name: meta.get(name) for name in OF_MERGES}, **more}
         more[MERGE_ON] = listed_columns(more.get(MERGE_ON) or ())
         policy = WritePolicy(
             mode=chosen,

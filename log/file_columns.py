@@ -236,13 +236,11 @@ def _distinct(
 ) -> tuple[pa.Array, list[tuple[int, dict[str, str | None]]]]:
     """Return a number for each map that identifies its values of some names, and the values of each
     number."""
-    lookup: Any = pc.map_lookup
-    multiply, add = pc.multiply, pc.add
-    texts = [lookup(maps, pa.scalar(name), "first") for name in names]
+    texts = [pc.map_lookup(maps, pa.scalar(name), "first") for name in names]
     codes = pa.repeat(pa.scalar(0, _LONG), len(maps))
     for it in texts:
         encoded = it.dictionary_encode(null_encoding="encode")
-        codes = add(multiply(codes, len(encoded.dictionary)), encoded.indices.cast(_LONG))
+        codes = pc.add(pc.multiply(codes, len(encoded.dictionary)), encoded.indices.cast(_LONG))
     columns = [str(at) for at in range(len(names))]
     table = pa.table([codes, *texts], names=["code", *columns])
     rows = table.group_by(["code", *columns]).aggregate([]).to_pylist()

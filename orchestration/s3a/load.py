@@ -506,7 +506,7 @@ class S3ALoad:
         """
         mine, records = self._table, self._root
         here = (it for it in writes if it.root.bucket == records.bucket)
-        return {it.uuid: _verified(mine, records, it) for it in here}
+        return {it.uuid: verified(mine, records, it, _known_to_log) for it in here}
 
     def _check(self, writes: Sequence[WriteRecord]) -> None:
         """Check that all writes have ended, and went to the table and partitions of the task.
@@ -562,11 +562,11 @@ def _with_conflict(
     return report | {"overlapped" if on_conflict is OnConflict.LAST_WINS else "conflict": said}
 
 
-def _verified(table: Table, records: TableRoot, write: WriteRecord) -> CommittedWrite:
-    """Verify a write, as :func:`~.s3a.verification.verify.verified` does."""
+def _known_to_log(root: TableRoot, keys: Collection[str]) -> Step[Collection[str]]:
+    """Return the keys that the log of a Delta table knows, of those given."""
     from ...tables.files_in_log import known_to_log  # Lazy: it loads Parquet readers.
 
-    return verified(table, records, write, known_to_log)
+    return known_to_log(root, keys)
 
 
 def described(table: Table, record: TryRecord, write: WriteRecord) -> CommittedWrite:
@@ -579,14 +579,12 @@ def described(table: Table, record: TryRecord, write: WriteRecord) -> CommittedW
         leave.
     """
     try:
-        return _verified(table, table.root, write)
+        return verified(table, table.root, write, _known_to_log)
     except VerificationError:
         report = table.run(ledger.read_report(table.root, write))
         if not _is_replaced(table, record, write, report):
             raise
-    from ...tables.files_in_log import known_to_log  # Lazy: it loads Parquet readers.
-
-    return remembered(table, write, report, known_to_log)
+    return remembered(table, write, report, _known_to_log)
 
 
 def _is_replaced(
@@ -722,7 +720,7 @@ def _by_marker(table: Table, job: str, place: str | None) -> dict[str, Any] | No
     committer, at = marker.said.marker.committer, marker.said.marker.timestamp_ms / 1000
     write = WriteRecord(job, 0, committer, f"{table.root.url}{below}", "", place, ended_at=at)
     try:
-        found = _verified(table, table.root, write)
+        found = verified(table, table.root, write, _known_to_log)
     except VerificationError:
         return None
     return s3a_report(table, TryRecord(job, job, NOBODY, committer, None), [write], [found])

@@ -448,7 +448,7 @@ def _check_counted(
 def remembered(
     table: Table, write: WriteRecord, report: JobSummary | None, known_to_log: KnownToLog
 ) -> CommittedWrite:
-    """Describe a committed write of which others have replaced some files since, by its report.
+    """Describe a committed write by its report, where other jobs have replaced some of its files.
 
     Rows are counted in partitions whose files are all there.
 

@@ -124,8 +124,8 @@ def existing_table(context: Context) -> Step[FoundTable]:
 
 
 def no_table(root: TableRoot) -> Step[TableNotFoundError]:
-    """Build the error for a root without a table. It names the table of which the root is a
-    partition's directory."""
+    """Build the error for a root without a table. If the root is a partition's directory, the error
+    names the table around it."""
     around = yield from root_around(root)
     what = "There is no zero_rename table here"
     remedy = (

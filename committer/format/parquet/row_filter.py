@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import product
 from operator import and_
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -249,8 +249,7 @@ class RowFilter:
     @property
     def _is_true(self) -> pc.Expression:
         """Condition with false instead of null."""
-        coalesce: Any = pc.coalesce
-        return coalesce(self._expression, pc.scalar(False))
+        return pc.coalesce(self._expression, pc.scalar(False))
 
     def is_about(self, columns: Collection[str]) -> bool:
         """Return whether the condition uses only these columns."""
